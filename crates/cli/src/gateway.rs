@@ -29,11 +29,12 @@ use crate::{
 };
 
 /// The arguments that describe a single listener, and their groups: a file describes it otherwise.
-const SINGLE_LISTENER: [&str; 28] = [
+const SINGLE_LISTENER: [&str; 29] = [
     "listen",
     "upstream",
     "upstream_ca",
     "upstream_http2",
+    "cache_salt",
     "route",
     "dangerous_all_routes",
     "upstream_wait_s",
@@ -94,6 +95,10 @@ pub(crate) struct Args {
     /// expect HTTP/2
     #[arg(long)]
     upstream_http2: bool,
+    /// Write a salt for the client's API key or address as `cache_salt` into requests, so that nobody learns from
+    /// the model server's prefix cache what others have asked; the server has to understand the member
+    #[arg(long)]
+    cache_salt: bool,
     #[command(flatten)]
     terminate: TerminateArgs,
     #[command(flatten)]
@@ -115,6 +120,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         upstream,
         upstream_ca,
         upstream_http2,
+        cache_salt,
         terminate,
         connections,
         threads,
@@ -135,7 +141,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         return Err(CliError::new("gateway: wanted --listen and --upstream, or --config"));
     };
     let upstream = parse_upstream(&upstream, upstream_http2)?;
-    let server = ModelServer { roots_file: upstream_ca, ..ModelServer::new(upstream) };
+    let server = ModelServer { roots_file: upstream_ca, cache_salt, ..ModelServer::new(upstream) };
     let terminate = TerminateConfig::with_servers(terminate, vec![server], Vec::new())?;
     if print_config_digest {
         let digest = process::block_on(terminate.fetch_digest())??;

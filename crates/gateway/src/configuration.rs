@@ -93,6 +93,16 @@ impl GatewayConfiguration {
                     got: format!("it twice in group `{}`", server.group),
                 });
             }
+            let is_salted_otherwise = |other: &ModelServer| {
+                other.group == server.group && other.cache_salt != server.cache_salt
+            };
+            if self.servers[..index].iter().any(is_salted_otherwise) {
+                return Err(GatewayError::Server {
+                    url: server.upstream.url(),
+                    wanted: "a cache salt for all servers of a group or for none",
+                    got: format!("both in group `{}`", server.group),
+                });
+            }
             if !self.routes.iter().any(|route| route.group == server.group) {
                 return Err(GatewayError::UnusedGroup { group: server.group.clone() });
             }
@@ -202,6 +212,7 @@ impl GatewayConfiguration {
             .servers
             .iter()
             .map(|server| CanonicalUpstream {
+                cache_salt: server.cache_salt,
                 group: &server.group,
                 model_manifest_sha256: server.model_manifest_sha256.map(hex::encode),
                 models: server.models.iter().map(String::as_str).collect(),
@@ -296,6 +307,9 @@ struct CanonicalRoute<'a> {
 // may see one.
 #[derive(Serialize)]
 struct CanonicalUpstream<'a> {
+    /// Absent unless it is true, so that the digest of such a configuration stays what it was.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    cache_salt: bool,
     group: &'a str,
     model_manifest_sha256: Option<String>,
     models: BTreeSet<&'a str>,
@@ -393,6 +407,18 @@ mod tests {
     }
 
     #[test]
+    fn a_group_is_salted_as_a_whole_and_its_servers_say_so() {
+        let mut configuration = single("http://127.0.0.1:8000");
+        configuration.servers[0].cache_salt = true;
+        let json = String::from_utf8(configuration.canonical_json()).unwrap();
+        assert!(json.contains(r#""upstreams":[{"cache_salt":true,"group":"default","#), "{json}");
+        configuration.servers.push(ModelServer::new(upstream("http://127.0.0.1:8001")));
+        assert!(matches!(configuration.check(), Err(GatewayError::Server { .. })));
+        configuration.servers[1].cache_salt = true;
+        assert!(configuration.check().is_ok());
+    }
+
+    #[test]
     fn whatever_decides_where_a_prompt_goes_changes_the_digest() {
         let base = single("http://127.0.0.1:8000");
         let mut changed = vec![single("http://127.0.0.1:8001"), single("http://10.0.0.1:8000")];
@@ -406,6 +432,7 @@ mod tests {
             ModelServer { model_manifest_sha256: Some([0; 32]), ..base.servers[0].clone() },
             ModelServer { models: vec!["m".into()], ..base.servers[0].clone() },
             ModelServer { group: "other".into(), ..base.servers[0].clone() },
+            ModelServer { cache_salt: true, ..base.servers[0].clone() },
         ] {
             changed.push(GatewayConfiguration { servers: vec![server], ..base.clone() });
         }

@@ -25,6 +25,7 @@ mod authorization_hook;
 mod authorizer;
 mod body;
 mod buffer;
+mod cache_salt;
 mod choice_error;
 mod client_body;
 mod client_connection;
@@ -110,6 +111,7 @@ pub use answer_shape::{AnswerShape, AnswerShapePrice};
 pub use api_key::{API_KEY_RANDOM_BYTES, ApiKeyDigest, format_api_key};
 pub use authorization_hook::{AuthorizationHook, HookUrlError};
 pub use authorizer::{Authorizer, Grant, KeyRefusal, RequestTerms};
+pub use cache_salt::{Unsaltable, insert_cache_salt};
 pub use configuration::{
     GUARANTEE_FULL, GUARANTEE_GATEWAY_ONLY, GUARANTEE_NONE, GatewayConfiguration, WELL_KNOWN_PATH,
 };

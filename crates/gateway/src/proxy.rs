@@ -29,6 +29,7 @@ use crate::{
     authorizer::{Authorizer, Grant, RequestTerms},
     body::LimitedBody,
     buffer::BodyBuffers,
+    cache_salt::CacheSalt,
     choice_error::ChoiceError,
     client_body::ClientBody,
     client_connection::ClientConnection,
@@ -54,7 +55,7 @@ use crate::{
     request_model::{RequestModel, check_json_headers, describe_body, find_model},
     route::{PathPattern, Route, WEBSOCKET, websocket_method},
     server_group::{ServerGroup, ServerPermit, ServerSet},
-    shaped_body::{HeadGrid, ShapedBody, shape_answer},
+    shaped_body::{ShapedBody, hold_head, shape_answer},
     trailers::{TrailerRule, announced_trailers},
     upstream::Upstream,
     upstream_exchange::{UnansweredAttempt, send_to_upstream},
@@ -315,13 +316,10 @@ impl Proxy {
         if let Some(own) = self.answer_own_path(&head, &target, peer, observation) {
             return own.await;
         }
-        if let Some(receipts) = &self.receipts {
-            // Before the authorizer removes the key.
-            receipts.note_owner(&mut head, target.path(), peer);
-        }
         let method = if is_websocket { websocket_method() } else { head.method.clone() };
         let (route, group) = self.find_route(&method, target.path())?;
         observation.record_route(&route.path);
+        self.note_client(&mut head, &target, group, peer);
         let grant = self.authorize(&mut head, &method, peer, target.path(), route).await?;
         if let Some(list) = answer::list_own_models(group, &method, target.path()) {
             return Ok(meter_answer(AnswerUses { grant, ..AnswerUses::default() }, list));
@@ -360,10 +358,7 @@ impl Proxy {
             });
             self.answer_unless_model_changes(answer).await?
         };
-        if let (Some(arrived), Some(grid)) = (arrived, answer.extensions().get::<HeadGrid>()) {
-            // Boxed, because other requests do not need the space.
-            Box::pin(grid.wait(arrived)).await;
-        }
+        hold_head(arrived, &answer).await;
         Ok(match relay {
             None => self.meter(answer, grant, observation),
             Some((place, relay)) => relay.start(answer, place, grant),
@@ -426,6 +421,24 @@ impl Proxy {
                 Ok(answer::json_response(StatusCode::OK, self.description.clone()))
             }
             _ => Err(RequestRefusal::Method("GET, HEAD".into())),
+        }
+    }
+
+    /// Notes whose receipt and whose part of a prefix cache a request is for, before the authorizer
+    /// removes its key.
+    fn note_client(
+        &self,
+        head: &mut request::Parts,
+        target: &PathAndQuery,
+        group: &ServerGroup,
+        peer: Peer,
+    ) {
+        if let Some(receipts) = &self.receipts {
+            receipts.note_owner(head, target.path(), peer);
+        }
+        if group.salts_caches() && Operation::from_request(&head.method, target.path()).is_some() {
+            let salt = CacheSalt::of_client(&head.headers, peer, self.authorizer.is_some());
+            head.extensions.insert(salt);
         }
     }
 
@@ -508,7 +521,9 @@ impl Proxy {
         }
         let limits_models = grant.is_some_and(Grant::limits_models);
         let owner = head.extensions.remove::<ReceiptOwner>();
-        if !group.reads_bodies() && !limits_models && owner.is_none() {
+        let salt = head.extensions.remove::<CacheSalt>();
+        let is_streamed = !group.reads_bodies() && !limits_models;
+        if is_streamed && owner.is_none() && salt.is_none() {
             observation.record_operation(&head.method, target.path(), None);
             let candidates = group.find_candidates(&RequestModel::Absent);
             let request = Box::new(Request::from_parts(head, Either::Left(body)));
@@ -518,16 +533,22 @@ impl Proxy {
         let ReadRequest { body, model, candidates } =
             Box::pin(self.read_request(&head, body, destination, peer, grant)).await?;
         observation.record_operation(&head.method, target.path(), model.name());
+        let salted = match salt {
+            Some(salt) => Some(Box::pin(salt.write_to(&mut head.headers, &body)).await?),
+            None => None,
+        };
         let draft = match (&self.receipts, owner) {
             (Some(receipts), Some(owner)) => {
                 let described = Box::pin(describe_body(&head.headers, &body)).await;
                 let signer = receipts.signer().clone();
-                let draft = ReceiptDraft::begin(signer, owner, target.path(), described);
+                let sent = salted.as_deref();
+                let draft = ReceiptDraft::begin(signer, owner, target.path(), described, sent);
                 Some(Box::new(draft))
             }
             _ => None,
         };
-        let request = Box::new(Request::from_parts(head, Either::Right(Full::new(body))));
+        let body = Full::new(salted.unwrap_or(body));
+        let request = Box::new(Request::from_parts(head, Either::Right(body)));
         let sent = self.send_to_group(request, destination, candidates, peer, observation);
         let mut answer = sent.await?;
         if let Some(draft) = draft {

@@ -3,11 +3,12 @@
 use std::{
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::{BufMut, Bytes, BytesMut};
 use confide_http::remove_fields;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, response};
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -40,12 +41,26 @@ pub(crate) enum ShapedBody<B> {
 /// Marks an answer whose head leaves at a multiple of this time after its request.
 #[derive(Clone, Copy)]
 pub(crate) struct HeadGrid {
-    interval: std::time::Duration,
+    interval: Duration,
+}
+
+/// Waits until the head of an answer may leave. `arrived` is the time of its request, if answers have
+/// a shape.
+pub(crate) fn hold_head<B>(
+    arrived: Option<Instant>,
+    answer: &Response<B>,
+) -> impl Future<Output = ()> + Send + use<B> {
+    let held = arrived.zip(answer.extensions().get::<HeadGrid>().copied());
+    async move {
+        if let Some((arrived, grid)) = held {
+            // Boxed, because other requests do not need the space.
+            Box::pin(grid.wait(arrived)).await;
+        }
+    }
 }
 
 impl HeadGrid {
-    /// Waits until the head of the answer may leave. `arrived` is the time of its request.
-    pub(crate) async fn wait(self, arrived: Instant) {
+    async fn wait(self, arrived: Instant) {
         let passed = arrived.elapsed().as_nanos();
         let intervals = passed / self.interval.as_nanos().max(1) + 1;
         let intervals = u32::try_from(intervals).unwrap_or(u32::MAX);

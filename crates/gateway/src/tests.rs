@@ -27,6 +27,7 @@ mod admin;
 mod answer_shape;
 mod api_keys;
 mod authorization_hook;
+mod cache_salt;
 mod checked_upstream;
 mod faults;
 mod framing;

@@ -140,6 +140,8 @@ struct UpstreamTable {
     upstream_ca: Option<PathBuf>,
     #[serde(default)]
     http2: bool,
+    #[serde(default)]
+    cache_salt: bool,
 }
 
 /// Paths that lead to a group of upstreams.
@@ -256,6 +258,7 @@ fn parse_terminate(mut table: Table) -> Result<TerminateConfig, String> {
             requests_max: upstream.requests_max.unwrap_or(server.requests_max),
             health_path: upstream.health_path.unwrap_or(server.health_path),
             roots_file: upstream.upstream_ca,
+            cache_salt: upstream.cache_salt,
             ..ModelServer::new(server.upstream)
         });
     }

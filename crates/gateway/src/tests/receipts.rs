@@ -20,7 +20,7 @@ use crate::{
 const NOW: u64 = 1_800_000_000;
 const CONFIG_DIGEST: [u8; 32] = [3; 32];
 const KEY: KeyIdentity = KeyIdentity { spki_sha256: [7; 32], not_after: NOW + 3600 };
-const REQUEST: &str = r#"{"model":"m","messages":[],"temperature":0.5}"#;
+pub(super) const REQUEST: &str = r#"{"model":"m","messages":[],"temperature":0.5}"#;
 const ANSWER: &str = r#"{"id":"chatcmpl-1","choices":[]}"#;
 
 /// A quote is its report data, after a byte that no kind of evidence begins with.
