@@ -42,12 +42,15 @@ class Site:
         self.attester = folder / "attester"
         if not self.attester.exists():
             simulate = ["attest", "--simulate", "tdx", "--dangerous-platform-scope", "--out"]
-            command = [binary, *simulate, str(self.attester)]
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            self.run([*simulate, str(self.attester)])
 
     def start(self, arguments: list[str]) -> tuple[Program, dict[str, str]]:
         """Starts a command of the binary and returns it with its ready line."""
         return self.start_program([self.binary, *arguments])
+
+    def run(self, arguments: list[str]) -> None:
+        """Runs a command of the binary to its end."""
+        subprocess.run([self.binary, *arguments], check=True, stdout=subprocess.DEVNULL)
 
     def start_program(self, command: list[str]) -> tuple[Program, dict[str, str]]:
         """Starts a program and returns it with its ready line."""

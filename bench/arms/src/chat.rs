@@ -234,7 +234,9 @@ async fn measure_request(
             let (ttft_s, total_s) = (result.first.as_secs_f64(), result.total.as_secs_f64());
             let generating_s = (total_s - ttft_s).max(1e-9);
             sample.set("ttft_ms", ttft_s * 1e3);
+            sample.set("last_token_ms", result.last.as_secs_f64() * 1e3);
             sample.set("total_ms", total_s * 1e3);
+            sample.set("answer_bytes", result.bytes as f64);
             sample.set("effective_tokens_per_s", result.tokens as f64 / total_s);
             let after_first = result.tokens.saturating_sub(1) as f64;
             sample.set("generation_tokens_per_s", after_first / generating_s);

@@ -103,8 +103,12 @@ pub(crate) struct ConversationParams {
 pub(crate) struct ConversationResult {
     /// Time from the scheduled instant to the first non-empty content.
     pub(crate) first: Duration,
+    /// Time from the scheduled instant to the last non-empty content.
+    pub(crate) last: Duration,
     /// Time from the scheduled instant to the end of the stream.
     pub(crate) total: Duration,
+    /// Number of bytes of the body, with what it is filled up with.
+    pub(crate) bytes: u64,
     /// Number of pieces of content; the engine sends one per token.
     pub(crate) tokens: u64,
     pub(crate) text_sha256: String,
@@ -140,9 +144,10 @@ pub(crate) async fn stream_completion(
             format!("wanted a stream that ends in [DONE], got status {status}: {rest}").into()
         );
     }
-    let first = stream.first.ok_or("the stream had no content")?;
+    let (first, last) = stream.first.zip(stream.last).ok_or("the stream had no content")?;
     let text_sha256 = hex::encode(stream.text.finalize());
-    Ok(ConversationResult { first, total, tokens: stream.tokens, text_sha256 })
+    let EventStream { tokens, bytes, .. } = stream;
+    Ok(ConversationResult { first, last, total, bytes, tokens, text_sha256 })
 }
 
 /// Sends one request and reads the JSON of its answer.
@@ -166,6 +171,8 @@ pub(crate) async fn post_json(
 struct EventStream {
     pending: Vec<u8>,
     first: Option<Duration>,
+    last: Option<Duration>,
+    bytes: u64,
     tokens: u64,
     text: Sha256,
     done: bool,
@@ -173,6 +180,7 @@ struct EventStream {
 
 impl EventStream {
     fn push(&mut self, bytes: &Bytes, due: Instant) -> Outcome {
+        self.bytes += bytes.len() as u64;
         self.pending.extend_from_slice(bytes);
         let Some(end) = self.pending.iter().rposition(|byte| *byte == b'\n') else { return Ok(()) };
         let rest = self.pending.split_off(end + 1);
@@ -189,7 +197,9 @@ impl EventStream {
             }
             let content = event["choices"][0]["delta"]["content"].as_str().unwrap_or_default();
             if !content.is_empty() {
-                self.first.get_or_insert_with(|| due.elapsed());
+                let now = due.elapsed();
+                self.first.get_or_insert(now);
+                self.last = Some(now);
                 self.tokens += 1;
                 self.text.update(content);
             }

@@ -3,6 +3,7 @@
 mod config_file;
 mod key;
 mod listeners;
+mod shape;
 mod telemetry;
 mod terminate;
 
@@ -28,12 +29,13 @@ use crate::{
 };
 
 /// The arguments that describe a single listener, and their groups: a file describes it otherwise.
-const SINGLE_LISTENER: [&str; 28] = [
+const SINGLE_LISTENER: [&str; 30] = [
     "listen",
     "upstream",
     "upstream_ca",
     "upstream_http2",
     "weights",
+    "cache_salt",
     "route",
     "dangerous_all_routes",
     "upstream_wait_s",
@@ -52,6 +54,7 @@ const SINGLE_LISTENER: [&str; 28] = [
     "certificate_out",
     "session_tickets",
     "receipts",
+    "answer_shape",
     "threads",
     "client_policy",
     "access_log",
@@ -65,6 +68,8 @@ enum Command {
     /// Make API keys for clients.
     #[command(subcommand)]
     Key(key::Command),
+    /// Print what an answer shape costs, in bytes and milliseconds.
+    Shape(shape::Args),
 }
 
 /// The arguments of `confide gateway`.
@@ -95,6 +100,10 @@ pub(crate) struct Args {
     /// and have them open. The evidence contains their digest, and a changed file closes every session
     #[arg(long, value_name = "PATH")]
     weights: Option<PathBuf>,
+    /// Write a salt for the client's API key or address as `cache_salt` into requests, so that nobody learns from
+    /// the model server's prefix cache what others have asked; the server has to understand the member
+    #[arg(long)]
+    cache_salt: bool,
     #[command(flatten)]
     terminate: TerminateArgs,
     #[command(flatten)]
@@ -117,13 +126,16 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         upstream_ca,
         upstream_http2,
         weights,
+        cache_salt,
         terminate,
         connections,
         threads,
         print_config_digest,
     } = args;
-    if let Some(Command::Key(command)) = command {
-        return key::run(command);
+    match command {
+        Some(Command::Key(command)) => return key::run(command),
+        Some(Command::Shape(args)) => return shape::run(args),
+        None => {}
     }
     if let Some(path) = &config {
         return match print_config_digest {
@@ -138,6 +150,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let server = ModelServer {
         roots_file: upstream_ca,
         weights_path: weights,
+        cache_salt,
         ..ModelServer::new(upstream)
     };
     let terminate = TerminateConfig::with_servers(terminate, vec![server], Vec::new())?;
@@ -182,7 +195,8 @@ mod tests {
         });
         for argument in others {
             let flag = format!("--{}", argument.get_long().unwrap_or_default());
-            let values = ["1", "3600", "key", "127.0.0.1:1", "device", "tsm", "127.0.0.1"];
+            let values =
+                ["1", "3600", "key", "127.0.0.1:1", "device", "tsm", "127.0.0.1", "1024/50/64"];
             let lines = values.map(|value| vec!["gateway", "--config", "f", &flag, value]);
             let with_value = lines.iter().map(Line::try_parse_from);
             let mut outcomes =

@@ -9,11 +9,12 @@ use http_body_util::{Either, Full};
 
 use crate::{
     answer_stream::AnswerStream, body::LimitedBody, metered_body::MeteredBody,
-    request_model::MODELS_PATH, server_group::ServerGroup,
+    request_model::MODELS_PATH, server_group::ServerGroup, shaped_body::ShapedBody,
 };
 
 /// The body of an upstream's answer, or one that the gateway made itself.
-pub(crate) type AnswerBody = MeteredBody<Either<LimitedBody<AnswerStream>, Full<Bytes>>>;
+pub(crate) type AnswerBody =
+    MeteredBody<Either<ShapedBody<LimitedBody<AnswerStream>>, Full<Bytes>>>;
 
 /// A complete JSON answer.
 pub(crate) fn json_response(status: StatusCode, body: Bytes) -> Response<AnswerBody> {

@@ -10,7 +10,10 @@ use bytes::{Buf, Bytes};
 use confide_http::{BodyClock, BodyPace, PaceFault};
 use http_body::{Body, Frame, SizeHint};
 
-use crate::trailers::{TrailerRule, permitted_trailers};
+use crate::{
+    slot_queue::EventTooLong,
+    trailers::{TrailerRule, permitted_trailers},
+};
 
 /// Passes frames on until there are too many bytes, or they arrive too slowly.
 pub(crate) struct LimitedBody<B> {
@@ -28,6 +31,8 @@ pub(crate) enum BodyFault {
     TooLong { limit: u64 },
     #[error(transparent)]
     Pace(PaceFault),
+    #[error(transparent)]
+    Event(EventTooLong),
     #[error("body has too many trailer fields")]
     Trailers,
     #[error("body ended early: {0}")]

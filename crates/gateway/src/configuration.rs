@@ -13,8 +13,9 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::{
+    answer_shape::AnswerShape,
     error::GatewayError,
-    route::{Route, RouteMethods},
+    route::{Route, RouteMethods, websocket_method},
     server::{DEFAULT_GROUP, ModelServer, SERVERS_MAX},
     upstream::Upstream,
     upstream_roots::UpstreamRoots,
@@ -55,6 +56,8 @@ pub struct GatewayConfiguration {
     pub routes: Vec<Route>,
     /// The targets of a tunnel in the same process, as `HOST:PORT`.
     pub tunnel_allow: Vec<String>,
+    /// The shape of answers on the wire; without one, their sizes and times are the engine's.
+    pub answer_shape: Option<AnswerShape>,
 }
 
 impl GatewayConfiguration {
@@ -65,6 +68,7 @@ impl GatewayConfiguration {
             routes: Route::inference_routes(DEFAULT_GROUP),
             servers: vec![ModelServer::new(upstream)],
             tunnel_allow: Vec::new(),
+            answer_shape: None,
         }
     }
 
@@ -89,6 +93,16 @@ impl GatewayConfiguration {
                     url: server.upstream.url(),
                     wanted: "each server once in a group",
                     got: format!("it twice in group `{}`", server.group),
+                });
+            }
+            let is_salted_otherwise = |other: &ModelServer| {
+                other.group == server.group && other.cache_salt != server.cache_salt
+            };
+            if self.servers[..index].iter().any(is_salted_otherwise) {
+                return Err(GatewayError::Server {
+                    url: server.upstream.url(),
+                    wanted: "a cache salt for all servers of a group or for none",
+                    got: format!("both in group `{}`", server.group),
                 });
             }
             if !self.routes.iter().any(|route| route.group == server.group) {
@@ -195,6 +209,9 @@ impl GatewayConfiguration {
         }
         for (index, route) in self.routes.iter().enumerate() {
             route.parse_pattern()?;
+            if self.answer_shape.is_some() && route.allows_method(&websocket_method()) {
+                return Err(GatewayError::UnshapedWebSocket { route: route.path.clone() });
+            }
             let earlier = &self.routes[..index];
             let twice = |method: &&str| {
                 let same = |other: &&Route| other.path == route.path;
@@ -249,6 +266,7 @@ impl GatewayConfiguration {
             .servers
             .iter()
             .map(|server| CanonicalUpstream {
+                cache_salt: server.cache_salt,
                 group: &server.group,
                 model_manifest_sha256: server.model_manifest_sha256.map(hex::encode),
                 models: server.models.iter().map(String::as_str).collect(),
@@ -259,6 +277,11 @@ impl GatewayConfiguration {
             .collect();
         upstreams.sort_by(|a, b| (a.group, &a.url).cmp(&(b.group, &b.url)));
         let canonical = CanonicalConfiguration {
+            answer_shape: self.answer_shape.map(|shape| CanonicalShape {
+                interval_ms: shape.interval_ms(),
+                record_bytes: shape.record_bytes(),
+                slots_step: shape.slots_step(),
+            }),
             binding: self.binding.name(),
             confide_configuration: FORM_VERSION,
             routes,
@@ -311,11 +334,21 @@ impl GatewayConfiguration {
 // The fields are in the order of their names, as the canonical form requires.
 #[derive(Serialize)]
 struct CanonicalConfiguration<'a> {
+    /// Absent without a shape, so that the digest of such a configuration stays what it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer_shape: Option<CanonicalShape>,
     binding: &'static str,
     confide_configuration: u32,
     routes: Vec<CanonicalRoute<'a>>,
     tunnel_allow: BTreeSet<&'a str>,
     upstreams: Vec<CanonicalUpstream<'a>>,
+}
+
+#[derive(Serialize)]
+struct CanonicalShape {
+    interval_ms: u16,
+    record_bytes: u16,
+    slots_step: u16,
 }
 
 #[derive(Serialize)]
@@ -329,6 +362,9 @@ struct CanonicalRoute<'a> {
 // may see one.
 #[derive(Serialize)]
 struct CanonicalUpstream<'a> {
+    /// Absent unless it is true, so that the digest of such a configuration stays what it was.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    cache_salt: bool,
     group: &'a str,
     model_manifest_sha256: Option<String>,
     models: BTreeSet<&'a str>,
@@ -461,15 +497,45 @@ mod tests {
     }
 
     #[test]
+    fn a_shape_is_in_the_canonical_form_and_excludes_websockets() {
+        let mut configuration = single("http://127.0.0.1:8000");
+        configuration.answer_shape = Some("1024/50/64".parse().unwrap());
+        let json = String::from_utf8(configuration.canonical_json()).unwrap();
+        let shape = r#"{"interval_ms":50,"record_bytes":1024,"slots_step":64}"#;
+        assert!(json.starts_with(&format!("{{\"answer_shape\":{shape},\"binding\":")), "{json}");
+        assert!(configuration.check().is_ok());
+        configuration.add_route(Route::parse("WEBSOCKET /v1/realtime", DEFAULT_GROUP).unwrap());
+        let refused = configuration.check();
+        assert!(matches!(refused, Err(GatewayError::UnshapedWebSocket { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn a_group_is_salted_as_a_whole_and_its_servers_say_so() {
+        let mut configuration = single("http://127.0.0.1:8000");
+        configuration.servers[0].cache_salt = true;
+        let json = String::from_utf8(configuration.canonical_json()).unwrap();
+        assert!(json.contains(r#""upstreams":[{"cache_salt":true,"group":"default","#), "{json}");
+        configuration.servers.push(ModelServer::new(upstream("http://127.0.0.1:8001")));
+        assert!(matches!(configuration.check(), Err(GatewayError::Server { .. })));
+        configuration.servers[1].cache_salt = true;
+        assert!(configuration.check().is_ok());
+    }
+
+    #[test]
     fn whatever_decides_where_a_prompt_goes_changes_the_digest() {
         let base = single("http://127.0.0.1:8000");
         let mut changed = vec![single("http://127.0.0.1:8001"), single("http://10.0.0.1:8000")];
         changed.push(GatewayConfiguration { binding: Binding::Session, ..base.clone() });
         changed.push(GatewayConfiguration { tunnel_allow: vec!["a:1".into()], ..base.clone() });
+        for shape in ["1024/50/64", "1025/50/64", "1024/51/64", "1024/50/65"] {
+            let answer_shape = Some(shape.parse().unwrap());
+            changed.push(GatewayConfiguration { answer_shape, ..base.clone() });
+        }
         for server in [
             ModelServer { model_manifest_sha256: Some([0; 32]), ..base.servers[0].clone() },
             ModelServer { models: vec!["m".into()], ..base.servers[0].clone() },
             ModelServer { group: "other".into(), ..base.servers[0].clone() },
+            ModelServer { cache_salt: true, ..base.servers[0].clone() },
         ] {
             changed.push(GatewayConfiguration { servers: vec![server], ..base.clone() });
         }

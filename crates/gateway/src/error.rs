@@ -86,6 +86,20 @@ pub enum GatewayError {
     /// The configuration has no route.
     #[error("configuration has no route: wanted at least one")]
     NoRoute,
+    /// The shape of answers has another form, or a number that is out of its range.
+    #[error("answer shape is not usable: wanted {wanted}, got {got}")]
+    AnswerShape {
+        /// The form or range.
+        wanted: String,
+        /// What was given.
+        got: String,
+    },
+    /// The messages of a WebSocket have no shape, so a shaped listener must not pass them.
+    #[error("route `{route}` allows WebSockets, whose messages an answer shape does not cover")]
+    UnshapedWebSocket {
+        /// The path of the route.
+        route: String,
+    },
     /// A certificate or its key cannot be read.
     #[error("{part} is not usable: wanted PEM (RFC 7468), got {got}")]
     Certificate {

@@ -32,6 +32,8 @@ pub(crate) enum UpstreamFault {
     /// The answer has neither `Content-Length` nor chunks, so its end cannot be told from a broken
     /// connection.
     Unframed,
+    /// The answer is compressed or of a type that cannot be filled up to the answer shape.
+    Unshapeable,
     /// The upstream did not accept a WebSocket as RFC 6455 demands.
     BadUpgrade,
 }
@@ -97,6 +99,12 @@ impl UpstreamFault {
                 gateway,
                 "upstream_bad_upgrade",
                 "upstream did not accept the WebSocket in a valid way",
+            ),
+            Self::Unshapeable => (
+                gateway,
+                "upstream_unshapeable",
+                "upstream's answer is compressed, or neither JSON nor a stream of events: its size \
+                 cannot be hidden",
             ),
             Self::Unframed => (
                 gateway,

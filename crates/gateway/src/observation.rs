@@ -21,6 +21,7 @@ use crate::{
     metrics::{GatewayMetrics, ModelMetrics, PROVIDER, RequestTimes, RouteMetrics},
     operation::Operation,
     outcome::RequestOutcome,
+    shaped_body::HeadGrid,
     span::{FinishedSpan, SpanEvents, method_name},
     token_report::TokenReport,
     trace_context::{TRACEPARENT, TRACESTATE, TraceParent},
@@ -166,8 +167,12 @@ impl RequestObservation {
             let status = response.status();
             active.status = Some(status);
             active.events.head = active.event_time();
-            active.is_streamed =
-                active.operation.is_some() && status.is_success() && is_event_stream(&response);
+            // The times of a shaped answer are those of its slots, not those of tokens.
+            let is_shaped = response.extensions().get::<HeadGrid>().is_some();
+            active.is_streamed = active.operation.is_some()
+                && status.is_success()
+                && !is_shaped
+                && is_event_stream(&response);
             if !active.has_answer_body || response.body().is_end_stream() {
                 active.record_end(RequestOutcome::from_status(status));
             }

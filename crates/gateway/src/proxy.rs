@@ -12,8 +12,8 @@ use std::{
 use bytes::Bytes;
 use confide_channel::EVIDENCE_PATH;
 use confide_http::{
-    BodyPace, BusyGuard, ClientHandshake, HandshakeKey, Peer, has_supported_transfer_codings,
-    is_websocket_request, remove_fields, remove_hop_by_hop, remove_underscored,
+    BodyPace, BusyGuard, ClientHandshake, HandshakeKey, Peer, is_websocket_request,
+    remove_hop_by_hop,
 };
 use http::{
     HeaderValue, Method, Request, Response, StatusCode, Version, header, request, uri::PathAndQuery,
@@ -24,10 +24,12 @@ use http_body_util::{Either, Full};
 use crate::{
     access_log::AccessLog,
     answer::{self, AnswerBody},
+    answer_shape::AnswerShape,
     answer_stream::AnswerStream,
     authorizer::{Authorizer, Grant, RequestTerms},
     body::LimitedBody,
     buffer::BodyBuffers,
+    cache_salt::CacheSalt,
     choice_error::ChoiceError,
     client_body::ClientBody,
     client_connection::ClientConnection,
@@ -51,9 +53,10 @@ use crate::{
     refusal::RequestRefusal,
     request_head,
     request_model::{RequestModel, check_json_headers, describe_body, find_model},
-    route::{PathPattern, REROUTING, Route, WEBSOCKET, websocket_method},
+    route::{PathPattern, Route, WEBSOCKET, websocket_method},
     server_group::{ServerGroup, ServerPermit, ServerSet},
-    trailers::{TrailerRule, accept_trailers, accepts_trailers, announced_trailers},
+    shaped_body::{ShapedBody, hold_head, shape_answer},
+    trailers::{TrailerRule, announced_trailers},
     upstream::Upstream,
     upstream_exchange::{UnansweredAttempt, send_to_upstream},
     upstream_request::RequestBody,
@@ -71,6 +74,8 @@ pub(crate) struct Proxy {
     buffers: BodyBuffers,
     description: Bytes,
     limits: GatewayLimits,
+    /// The shape of answers, if they have one.
+    shape: Option<AnswerShape>,
     log: Option<AccessLog>,
     authorizer: Option<Arc<Authorizer>>,
     telemetry: Option<Arc<Telemetry>>,
@@ -112,6 +117,7 @@ impl Proxy {
             buffers,
             description,
             limits,
+            shape: configuration.answer_shape,
             log: None,
             authorizer: None,
             telemetry: None,
@@ -298,6 +304,7 @@ impl Proxy {
         observation: &mut RequestObservation,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let ClientConnection { peer, relays, evidence } = connection;
+        let arrived = self.shape.map(|_| tokio::time::Instant::now());
         let (mut head, mut body) = request.into_parts();
         let is_websocket = is_websocket_request(&head);
         let target = self.check_head(&mut head, is_websocket)?;
@@ -309,24 +316,24 @@ impl Proxy {
         if let Some(own) = self.answer_own_path(&head, &target, peer, observation) {
             return own.await;
         }
-        if let Some(receipts) = &self.receipts {
-            // Before the authorizer removes the key.
-            receipts.note_owner(&mut head, target.path(), peer);
-        }
         let method = if is_websocket { websocket_method() } else { head.method.clone() };
         let (route, group) = self.find_route(&method, target.path())?;
         observation.record_route(&route.path);
+        self.note_client(&mut head, &target, group, peer);
         let grant = self.authorize(&mut head, &method, peer, target.path(), route).await?;
         if let Some(list) = answer::list_own_models(group, &method, target.path()) {
             return Ok(meter_answer(AnswerUses { grant, ..AnswerUses::default() }, list));
         }
         let handshake =
             is_websocket.then(|| request_head::take_handshake(&mut head)).transpose()?;
-        if head.version == Version::HTTP_2 && BODILESS.contains(&head.method) && !is_websocket {
+        if head.version == Version::HTTP_2
+            && request_head::BODILESS.contains(&head.method)
+            && !is_websocket
+        {
             let deadline = self.limits.request_body_pace.pause;
             http2_head::wait_for_empty_body(&mut body, deadline).await?;
         }
-        let (head, body) = self.check_and_strip(head, body)?;
+        let (head, body) = request_head::check_and_strip(head, body, &self.limits)?;
         let destination = Destination { target: &target, group };
         let (answer, relay) = {
             // Pinned here: an async function that takes it by value would hold it twice.
@@ -351,6 +358,7 @@ impl Proxy {
             });
             self.answer_unless_model_changes(answer).await?
         };
+        hold_head(arrived, &answer).await;
         Ok(match relay {
             None => self.meter(answer, grant, observation),
             Some((place, relay)) => relay.start(answer, place, grant),
@@ -416,6 +424,24 @@ impl Proxy {
         }
     }
 
+    /// Notes whose receipt and whose part of a prefix cache a request is for, before the authorizer
+    /// removes its key.
+    fn note_client(
+        &self,
+        head: &mut request::Parts,
+        target: &PathAndQuery,
+        group: &ServerGroup,
+        peer: Peer,
+    ) {
+        if let Some(receipts) = &self.receipts {
+            receipts.note_owner(head, target.path(), peer);
+        }
+        if group.salts_caches() && Operation::from_request(&head.method, target.path()).is_some() {
+            let salt = CacheSalt::of_client(&head.headers, peer, self.authorizer.is_some());
+            head.extensions.insert(salt);
+        }
+    }
+
     /// Authorises a request, whose key is removed, if the gateway has an authorizer. `method` is
     /// that of the route.
     async fn authorize(
@@ -460,45 +486,6 @@ impl Proxy {
         }
     }
 
-    /// Refuses a request that no server should get, and removes the fields of the client's
-    /// connection.
-    fn check_and_strip(
-        &self,
-        mut head: request::Parts,
-        body: ClientBody,
-    ) -> Result<(request::Parts, LimitedBody<ClientBody>), RequestRefusal> {
-        if !has_supported_transfer_codings(&head.headers) {
-            return Err(RequestRefusal::TransferCoding);
-        }
-        // A server that does not read such a body takes it for the next request, which would bypass
-        // the routes.
-        if BODILESS.contains(&head.method) && !body.is_end_stream() {
-            return Err(RequestRefusal::BodyNotAllowed);
-        }
-        let limit = self.limits.request_body_bytes;
-        if body.size_hint().lower() > limit {
-            return Err(RequestRefusal::TooLong { limit });
-        }
-        head.version = Version::HTTP_11;
-        let announced = announced_trailers(&head.headers);
-        let accepts_trailers = accepts_trailers(&head.headers);
-        remove_hop_by_hop(&mut head.headers);
-        remove_fields(&mut head.headers, &REROUTING);
-        remove_underscored(&mut head.headers);
-        if accepts_trailers {
-            accept_trailers(&mut head.headers);
-        }
-        let mut trailers = TrailerRule::Drop;
-        if let Some(names) = announced
-            // A body with a length has no chunks, and so no place for trailers.
-            && body.size_hint().exact().is_none()
-        {
-            head.headers.insert(header::TRAILER, names);
-            trailers = TrailerRule::Pass { fields_max: self.limits.head_fields };
-        }
-        Ok((head, LimitedBody::new(body, limit, self.limits.request_body_pace, trailers)))
-    }
-
     /// Counts the tokens of an answer for its API key, and for metrics.
     fn meter(
         &self,
@@ -526,13 +513,17 @@ impl Proxy {
         observation: &mut RequestObservation,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let Destination { target, group } = destination;
-        if self.counts_tokens() && Operation::from_request(&head.method, target.path()).is_some() {
+        let is_read =
+            self.counts_tokens() && Operation::from_request(&head.method, target.path()).is_some();
+        if is_read || self.shape.is_some() {
             let identity = HeaderValue::from_static("identity");
             head.headers.insert(header::ACCEPT_ENCODING, identity);
         }
         let limits_models = grant.is_some_and(Grant::limits_models);
         let owner = head.extensions.remove::<ReceiptOwner>();
-        if !group.reads_bodies() && !limits_models && owner.is_none() {
+        let salt = head.extensions.remove::<CacheSalt>();
+        let is_streamed = !group.reads_bodies() && !limits_models;
+        if is_streamed && owner.is_none() && salt.is_none() {
             observation.record_operation(&head.method, target.path(), None);
             let candidates = group.find_candidates(&RequestModel::Absent);
             let request = Box::new(Request::from_parts(head, Either::Left(body)));
@@ -542,16 +533,22 @@ impl Proxy {
         let ReadRequest { body, model, candidates } =
             Box::pin(self.read_request(&head, body, destination, peer, grant)).await?;
         observation.record_operation(&head.method, target.path(), model.name());
+        let salted = match salt {
+            Some(salt) => Some(Box::pin(salt.write_to(&mut head.headers, &body)).await?),
+            None => None,
+        };
         let draft = match (&self.receipts, owner) {
             (Some(receipts), Some(owner)) => {
                 let described = Box::pin(describe_body(&head.headers, &body)).await;
                 let signer = receipts.signer().clone();
-                let draft = ReceiptDraft::begin(signer, owner, target.path(), described);
+                let sent = salted.as_deref();
+                let draft = ReceiptDraft::begin(signer, owner, target.path(), described, sent);
                 Some(Box::new(draft))
             }
             _ => None,
         };
-        let request = Box::new(Request::from_parts(head, Either::Right(Full::new(body))));
+        let body = Full::new(salted.unwrap_or(body));
+        let request = Box::new(Request::from_parts(head, Either::Right(body)));
         let sent = self.send_to_group(request, destination, candidates, peer, observation);
         let mut answer = sent.await?;
         if let Some(draft) = draft {
@@ -603,7 +600,8 @@ impl Proxy {
         observation: &mut RequestObservation,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let (method, began) = (request.method().clone(), tokio::time::Instant::now());
-        let trailers = match request.headers().contains_key(header::TE) {
+        // A shaped answer has none: their size would show.
+        let trailers = match request.headers().contains_key(header::TE) && self.shape.is_none() {
             true => TrailerRule::Pass { fields_max: self.limits.head_fields },
             false => TrailerRule::Drop,
         };
@@ -760,15 +758,18 @@ impl Proxy {
         }
         let pace = BodyPace::without_rate(self.limits.response_body_pause);
         let body = LimitedBody::new(body, u64::MAX, pace, trailers);
+        let body = match &self.shape {
+            Some(shape) => {
+                shape_answer(shape, &mut head, method, body).map_err(RequestRefusal::Upstream)?
+            }
+            None => ShapedBody::Unshaped(body),
+        };
         Ok(Response::from_parts(head, MeteredBody::without_meter(Either::Left(body))))
     }
 }
 
 /// The line of the log for a server that could not be used.
 const NEXT_SERVER: &str = "a model server took no request: the next one is tried";
-
-/// Methods whose content has no meaning (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5, 9.3.7).
-const BODILESS: [Method; 4] = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];
 
 /// An answer of the gateway's own.
 type OwnAnswer<'a> = dyn Future<Output = Result<Response<AnswerBody>, RequestRefusal>> + Send + 'a;

@@ -49,6 +49,7 @@ pub(crate) struct ReceiptDraft {
     owner: ReceiptOwner,
     endpoint: String,
     request_sha256: [u8; 32],
+    forwarded_sha256: [u8; 32],
     facts: Option<RequestFacts>,
     server: Option<AnsweringServer>,
     status: StatusCode,
@@ -56,12 +57,14 @@ pub(crate) struct ReceiptDraft {
 }
 
 impl ReceiptDraft {
-    /// Begins the receipt of a request whose body was read whole and is sent on as it came.
+    /// Begins the receipt of a request whose body was read whole. `forwarded` is the body that is sent
+    /// on, unless it is sent on as it came.
     pub(crate) fn begin(
         signer: Arc<ReceiptSigner>,
         owner: ReceiptOwner,
         endpoint: &str,
         DescribedBody { sha256: request_sha256, facts }: DescribedBody,
+        forwarded: Option<&[u8]>,
     ) -> Self {
         Self {
             signer,
@@ -69,6 +72,7 @@ impl ReceiptDraft {
             owner,
             endpoint: endpoint.to_owned(),
             request_sha256,
+            forwarded_sha256: forwarded.map_or(request_sha256, |body| Sha256::digest(body).into()),
             facts,
             server: None,
             status: StatusCode::OK,
@@ -118,11 +122,12 @@ impl ReceiptDraft {
     }
 
     fn list_events(&self, answer: &BodyDigest) -> Vec<Event> {
-        let request = BodyDigest { sha256: self.request_sha256, is_complete: true };
+        let received = BodyDigest { sha256: self.request_sha256, is_complete: true };
+        let forwarded = BodyDigest { sha256: self.forwarded_sha256, is_complete: true };
         let digest = digest_text(&self.signer.context().config_digest);
         let mut events = vec![
-            Event::of_body(RECEIVED_EVENT, &request),
-            Event::of_body(FORWARDED_EVENT, &request),
+            Event::of_body(RECEIVED_EVENT, &received),
+            Event::of_body(FORWARDED_EVENT, &forwarded),
             Event::new(CONFIGURATION_EVENT, [("config_digest", Json::from(digest))]),
         ];
         if let Some(facts) = &self.facts {

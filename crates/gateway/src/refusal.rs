@@ -41,6 +41,8 @@ pub(crate) enum RequestRefusal {
         bytes_per_s: u64,
     },
     BodyBroken,
+    /// A body into which no salt for the prefix cache can be written.
+    Unsaltable,
     Choice(ChoiceError),
     NoRoute,
     /// The head has more fields than allowed.
@@ -89,7 +91,8 @@ impl RequestRefusal {
                 Self::BodySlow { bytes_per_s: *bytes_per_s }
             }
             BodyFault::Trailers => Self::TooManyFields,
-            BodyFault::Broken(_) => Self::BodyBroken,
+            // A request's body is no stream of events.
+            BodyFault::Event(_) | BodyFault::Broken(_) => Self::BodyBroken,
         }
     }
 
@@ -152,6 +155,11 @@ impl RequestRefusal {
             }
             Self::BodyPaused => (timeout, "request_timeout", "request body paused too long"),
             Self::BodyBroken => (bad, "request_broken", "request body ended early"),
+            Self::Unsaltable => (
+                bad,
+                "body_not_json",
+                "request body: wanted one JSON object in UTF-8, without a content coding",
+            ),
             Self::NoRoute => (
                 StatusCode::NOT_FOUND,
                 "route_not_allowed",

@@ -81,23 +81,25 @@ pub(crate) async fn find_model(
     if is_multipart(headers) {
         return Ok(RequestModel::Absent);
     }
-    let field = if body.len() <= PARSE_AT_ONCE_BYTES {
-        parse_model_field(body)
-    } else {
-        let body = body.clone();
-        run_blocking(move || parse_model_field(&body)).await
-    };
-    Ok(RequestModel::Named(field?))
+    Ok(RequestModel::Named(parse_body(body, parse_model_field).await?))
 }
 
 /// Describes a request's body for its receipt.
 pub(crate) async fn describe_body(headers: &HeaderMap, body: &Bytes) -> DescribedBody {
     let is_json = check_json_headers(headers).is_ok() && !is_multipart(headers);
+    parse_body(body, move |body| DescribedBody::of_body(body, is_json)).await
+}
+
+/// Parses a body, on a thread for blocking work if it is long.
+pub(crate) async fn parse_body<T: Send + 'static>(
+    body: &Bytes,
+    parse: impl FnOnce(&[u8]) -> T + Send + 'static,
+) -> T {
     if body.len() <= PARSE_AT_ONCE_BYTES {
-        return DescribedBody::of_body(body, is_json);
+        return parse(body);
     }
     let body = body.clone();
-    run_blocking(move || DescribedBody::of_body(&body, is_json)).await
+    run_blocking(move || parse(&body)).await
 }
 
 /// Runs `work` on a thread for blocking work.

@@ -44,6 +44,9 @@ pub struct ModelServer {
     pub requests_max: u32,
     /// The path of the health check, below the address.
     pub health_path: String,
+    /// Whether the gateway writes a salt for the tenant into requests, so that tenants share nothing
+    /// in the server's prefix cache. It is the same for all servers of a group.
+    pub cache_salt: bool,
     /// The PEM file with the only root certificates that an https address is verified by; `None`
     /// for those of the operating system.
     pub roots_file: Option<PathBuf>,
@@ -64,6 +67,7 @@ impl ModelServer {
             weight: 1,
             requests_max: 0,
             health_path: HEALTH_PATH.into(),
+            cache_salt: false,
             roots_file: None,
             weights_path: None,
             weights: None,

@@ -62,6 +62,7 @@ pub(crate) struct ServerGroup {
     servers: Vec<GroupServer>,
     lists_models: bool,
     has_bounds: bool,
+    salts_caches: bool,
     limits: GatewayLimits,
     choice: Mutex<ChoiceState>,
 }
@@ -124,6 +125,7 @@ impl ServerGroup {
             servers: Vec::new(),
             lists_models: false,
             has_bounds: false,
+            salts_caches: false,
             limits,
             choice: Mutex::default(),
         }
@@ -142,6 +144,7 @@ impl ServerGroup {
         let pool = UpstreamPool::new(server.upstream.clone(), watch, weights, self.limits);
         self.lists_models |= !server.models.is_empty();
         self.has_bounds |= server.requests_max > 0;
+        self.salts_caches |= server.cache_salt;
         self.lock().credits.push(0);
         self.servers.push(GroupServer {
             pool: Arc::new(pool),
@@ -167,6 +170,11 @@ impl ServerGroup {
     /// Whether the choice of a server depends on the model of the request.
     pub(crate) fn lists_models(&self) -> bool {
         self.lists_models
+    }
+
+    /// Whether requests get a salt for the prefix cache.
+    pub(crate) fn salts_caches(&self) -> bool {
+        self.salts_caches
     }
 
     /// Whether a body is read whole before the request is sent: to find the model, or because a

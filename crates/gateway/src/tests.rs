@@ -24,8 +24,10 @@ use crate::{
 };
 
 mod admin;
+mod answer_shape;
 mod api_keys;
 mod authorization_hook;
+mod cache_salt;
 mod checked_upstream;
 mod faults;
 mod framing;

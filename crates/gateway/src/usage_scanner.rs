@@ -1,8 +1,11 @@
 //! Counts the tokens of an answer while it passes, without keeping or delaying a byte.
 
-use http::{HeaderMap, HeaderValue, header};
+use http::HeaderMap;
 
-use crate::json_usage::{DocumentUsage, JsonUsageScanner};
+use crate::{
+    json_usage::{DocumentUsage, JsonUsageScanner},
+    media_type::{EVENT_STREAM, JSON, is_uncoded, media_type},
+};
 
 /// The tokens of one answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,16 +76,14 @@ impl UsageScanner {
     /// The scanner for an answer with these fields; `None` if its tokens cannot be counted, because
     /// it is encoded or of another type.
     pub(crate) fn for_answer(headers: &HeaderMap) -> Option<Self> {
-        let is_identity = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
-        if !headers.get_all(header::CONTENT_ENCODING).iter().all(is_identity) {
+        if !is_uncoded(headers) {
             return None;
         }
-        let media_type = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
-        let media_type = media_type.split(';').next().unwrap_or_default().trim();
-        if media_type.eq_ignore_ascii_case("text/event-stream") {
+        let media_type = media_type(headers)?;
+        if media_type.eq_ignore_ascii_case(EVENT_STREAM) {
             return Some(Self::for_events());
         }
-        media_type.eq_ignore_ascii_case("application/json").then(Self::for_json)
+        media_type.eq_ignore_ascii_case(JSON).then(Self::for_json)
     }
 
     fn new(format: AnswerFormat) -> Self {
@@ -190,6 +191,8 @@ impl UsageScanner {
 
 #[cfg(test)]
 mod tests {
+    use http::{HeaderValue, header};
+
     use super::*;
 
     fn scan(mut scanner: UsageScanner, pieces: &[&str]) -> AnswerUsage {

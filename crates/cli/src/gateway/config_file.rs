@@ -141,6 +141,8 @@ struct UpstreamTable {
     weights: Option<PathBuf>,
     #[serde(default)]
     http2: bool,
+    #[serde(default)]
+    cache_salt: bool,
 }
 
 /// Paths that lead to a group of upstreams.
@@ -258,6 +260,7 @@ fn parse_terminate(mut table: Table) -> Result<TerminateConfig, String> {
             health_path: upstream.health_path.unwrap_or(server.health_path),
             roots_file: upstream.upstream_ca,
             weights_path: upstream.weights,
+            cache_salt: upstream.cache_salt,
             ..ModelServer::new(server.upstream)
         });
     }

@@ -10,13 +10,14 @@ use std::{
 use confide_client::error_chain;
 use confide_evidence::{Attest, weights_claim::NOT_MEASURED};
 use confide_gateway::{
-    AccessLog, AccessLogThread, AuthorizationHook, Authorizer, DEFAULT_GROUP, Gateway,
+    AccessLog, AccessLogThread, AnswerShape, AuthorizationHook, Authorizer, DEFAULT_GROUP, Gateway,
     GatewayConfiguration, GatewayError, GatewayLimits, GatewayOptions, KeySet, ModelServer,
     ReceiptBook, Route, Telemetry, Upstream, UpstreamKey,
 };
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
+use super::shape::describe_price;
 use crate::{
     binding::BindingName,
     error::CliError,
@@ -87,6 +88,11 @@ pub(crate) struct TerminateArgs {
     /// Clients fetch it at /v1/aci/receipts/ID. Needs evidence
     #[arg(long)]
     receipts: bool,
+    /// Hide sizes and times of answers: of a stream, BYTES bytes leave every MS milliseconds, and the number of
+    /// such slots is a multiple of SLOTS; JSON is filled up to a multiple of SLOTS x BYTES. `confide gateway
+    /// shape` prints what it costs
+    #[arg(long, value_name = "BYTES/MS/SLOTS", value_parser = parse_answer_shape)]
+    answer_shape: Option<AnswerShape>,
     /// Write one line of JSON for each request: time, method, the fixed parts of its path, status. The line
     /// contains no query, field, body or identifier. `-` is standard output
     #[arg(long, value_name = "FILE")]
@@ -212,6 +218,7 @@ impl TerminateConfig {
             servers,
             routes: directed,
             tunnel_allow: Vec::new(),
+            answer_shape: args.answer_shape,
         };
         let mut defaults = match args.dangerous_all_routes {
             true => vec![Route::dangerous_everything(DEFAULT_GROUP)],
@@ -263,6 +270,9 @@ impl TerminateConfig {
         running: Option<RunningParts<'_>>,
         telemetry: Option<&Telemetry>,
     ) -> Result<PreparedGateway, CliError> {
+        if let (Some(shape), None) = (&self.args.answer_shape, &running) {
+            eprint!("{}", describe_price(shape));
+        }
         let attester = self.open_attester()?;
         let certificate = self.read_certificate()?;
         let client_appraiser =
@@ -441,6 +451,7 @@ pub(crate) fn ready_line_fields(gateway: &Gateway) -> Value {
     let servers = &configuration.servers;
     let manifest = |server: &ModelServer| server.model_manifest_sha256.map(hex::encode);
     let mut fields = json!({
+        "answer_shape": configuration.answer_shape.map(|shape| shape.to_string()),
         "binding": gateway.binding_name(),
         "config_digest": hex::encode(configuration.digest()),
         "dangerous_all_routes": configuration.allows_all_routes(),
@@ -488,6 +499,11 @@ pub(crate) fn parse_route(text: &str, group: &str) -> Result<Route, CliError> {
         CliError::new(error)
             .with_hint("for instance --route /tokenize, or --route 'DELETE /v1/x/*'")
     })
+}
+
+/// Parses the shape of answers.
+pub(crate) fn parse_answer_shape(text: &str) -> Result<AnswerShape, GatewayError> {
+    text.parse()
 }
 
 /// Parses the address of a model server, which is sent requests over HTTP/2 if `speaks_http2`.

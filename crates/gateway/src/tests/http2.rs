@@ -451,16 +451,21 @@ async fn a_connection_with_several_streams_is_cut_as_one() {
     assert_eq!(finish_in_time(gateway.ended).await.unwrap(), DrainOutcome::Cut(1));
 }
 
+pub(super) fn curl(arguments: &[&str]) -> tokio::process::Command {
+    let mut command = tokio::process::Command::new("curl");
+    command.args(arguments);
+    command
+}
+
+pub(super) async fn has_curl_with_http2() -> bool {
+    let version = curl(&["--version"]).output().await;
+    version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("HTTP2"))
+}
+
 #[tokio::test]
 async fn curl_and_a_gateway_agree_on_http2_over_tls() {
-    let curl = |arguments: &[&str]| {
-        let mut command = tokio::process::Command::new("curl");
-        command.args(arguments);
-        command
-    };
-    match curl(&["--version"]).output().await {
-        Ok(output) if String::from_utf8_lossy(&output.stdout).contains("HTTP2") => {}
-        _ => return eprintln!("skipped: no curl with HTTP/2"),
+    if !has_curl_with_http2().await {
+        return eprintln!("skipped: no curl with HTTP/2");
     }
     let upstream = Upstream::parse(&format!("http://{}", branching().await)).unwrap();
     let options = GatewayOptions {

@@ -111,8 +111,13 @@ pub(super) async fn gateway_before(
     limits: GatewayLimits,
 ) -> RunningGateway {
     let routes = Route::inference_routes(DEFAULT_GROUP);
-    let configuration =
-        GatewayConfiguration { binding: Binding::Key, servers, routes, tunnel_allow: Vec::new() };
+    let configuration = GatewayConfiguration {
+        binding: Binding::Key,
+        servers,
+        routes,
+        tunnel_allow: Vec::new(),
+        answer_shape: None,
+    };
     configuration.check().unwrap();
     gateway_with(configuration, limits).await
 }
@@ -268,8 +273,13 @@ async fn a_path_leads_to_its_own_group() {
     }
     let audio_server = ModelServer { group: "audio".into(), ..audio.configuration() };
     let servers = vec![chat.configuration(), audio_server];
-    let configuration =
-        GatewayConfiguration { binding: Binding::Key, servers, routes, tunnel_allow: Vec::new() };
+    let configuration = GatewayConfiguration {
+        binding: Binding::Key,
+        servers,
+        routes,
+        tunnel_allow: Vec::new(),
+        answer_shape: None,
+    };
     configuration.check().unwrap();
     let gateway = gateway_with(configuration, no_health_checks()).await;
     for _ in 0..3 {

@@ -20,7 +20,7 @@ use crate::{
 const NOW: u64 = 1_800_000_000;
 const CONFIG_DIGEST: [u8; 32] = [3; 32];
 const KEY: KeyIdentity = KeyIdentity { spki_sha256: [7; 32], not_after: NOW + 3600 };
-const REQUEST: &str = r#"{"model":"m","messages":[],"temperature":0.5}"#;
+pub(super) const REQUEST: &str = r#"{"model":"m","messages":[],"temperature":0.5}"#;
 const ANSWER: &str = r#"{"id":"chatcmpl-1","choices":[]}"#;
 
 /// A quote is its report data, after a byte that no kind of evidence begins with.
@@ -51,13 +51,18 @@ async fn gateway_with_key(
 ) -> RunningGateway {
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
     let configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
-    let context = ReceiptContext {
-        config_digest: CONFIG_DIGEST,
-        is_direct: true,
-        checks_keys: false,
-        limits,
-    };
-    gateway_of_context(configuration, context, identity).await
+    gateway_of_context(configuration, direct_context(limits), identity).await
+}
+
+pub(super) async fn gateway_of_configuration(
+    configuration: GatewayConfiguration,
+) -> RunningGateway {
+    let context = direct_context(GatewayLimits::default());
+    gateway_of_context(configuration, context, Arc::new(|| KEY)).await
+}
+
+fn direct_context(limits: GatewayLimits) -> ReceiptContext {
+    ReceiptContext { config_digest: CONFIG_DIGEST, is_direct: true, checks_keys: false, limits }
 }
 
 async fn gateway_of_context(
@@ -73,7 +78,7 @@ async fn gateway_of_context(
     serve_proxy(proxy, limits, AdmissionLimits::default()).await
 }
 
-fn post(fields: &str) -> String {
+pub(super) fn post(fields: &str) -> String {
     format!(
         "POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\nconnection: close\r\n{fields}\
          content-type: application/json\r\ncontent-length: {}\r\n\r\n{REQUEST}",
@@ -86,7 +91,7 @@ fn get(path: &str, fields: &str) -> String {
 }
 
 /// The value of a field of a head, which has it once.
-fn field<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn field<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
     let start = format!("{name}: ");
     let mut values = answer.split("\r\n\r\n").next()?.lines();
     let found = values.find_map(|line| line.strip_prefix(start.as_str()));
@@ -94,7 +99,7 @@ fn field<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
     found
 }
 
-fn body(answer: &str) -> &str {
+pub(super) fn body(answer: &str) -> &str {
     answer.split_once("\r\n\r\n").unwrap().1
 }
 
@@ -128,7 +133,7 @@ async fn fetch_report(gateway: SocketAddr, nonce: Option<&Nonce>) -> Attestation
     report
 }
 
-async fn fetch_receipt(gateway: SocketAddr, id: &str) -> SignedReceipt {
+pub(super) async fn fetch_receipt(gateway: SocketAddr, id: &str) -> SignedReceipt {
     let report = fetch_report(gateway, None).await;
     let answer = exchange(gateway, &get(&format!("/v1/aci/receipts/{id}"), "")).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");

@@ -42,8 +42,13 @@ async fn realtime_gateway_before(
     limits: GatewayLimits,
 ) -> RunningGateway {
     let routes = Route::inference_routes(DEFAULT_GROUP);
-    let mut configuration =
-        GatewayConfiguration { binding: Binding::Key, servers, routes, tunnel_allow: Vec::new() };
+    let mut configuration = GatewayConfiguration {
+        binding: Binding::Key,
+        servers,
+        routes,
+        tunnel_allow: Vec::new(),
+        answer_shape: None,
+    };
     configuration.add_route(Route::parse(ROUTE, DEFAULT_GROUP).unwrap());
     configuration.check().unwrap();
     gateway_speaking(version, admission, configuration, limits).await

@@ -1,0 +1,65 @@
+//! `confide gateway shape`: the price of an answer shape.
+
+use std::process::ExitCode;
+
+use confide_gateway::AnswerShape;
+
+use super::terminate::parse_answer_shape;
+use crate::{error::CliError, process};
+
+/// What the bench measured for one shape (docs/traffic-shape.md, "The price").
+const MEASURED: &str = "not measured yet";
+
+/// The arguments of `confide gateway shape`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The shape, as for --answer-shape
+    #[arg(value_name = "BYTES/MS/SLOTS", value_parser = parse_answer_shape)]
+    shape: AnswerShape,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    process::print_text(&describe_price(&args.shape))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The price of a shape, in lines of text.
+pub(super) fn describe_price(shape: &AnswerShape) -> String {
+    let price = shape.price();
+    format!(
+        "answer shape {shape}: {} bytes every {} ms, slots in multiples of {}\n  \
+         traffic: {:.0} bytes/s for each running stream, {} bytes for the shortest answer\n  \
+         speed: at most {:.0} bytes/s of events in one stream; a faster engine waits\n  \
+         each token: waits {:.0} ms on average and {:.0} ms at most\n  \
+         end of an answer: {:.0} ms later on average and {:.0} ms at most\n  \
+         measured: {MEASURED}\n",
+        shape.record_bytes(),
+        shape.interval_ms(),
+        shape.slots_step(),
+        price.wire_bytes_per_s,
+        price.answer_bytes_min,
+        price.event_bytes_per_s,
+        price.event_wait_ms_max / 2.0,
+        price.event_wait_ms_max,
+        price.end_wait_ms_max / 2.0,
+        price.end_wait_ms_max,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_price_names_bytes_and_milliseconds() {
+        let text = describe_price(&"1024/50/64".parse().unwrap());
+        for wanted in [
+            "1024 bytes every 50 ms, slots in multiples of 64",
+            "21060 bytes/s for each running stream, 65536 bytes for the shortest answer",
+            "waits 25 ms on average and 50 ms at most",
+            "1600 ms later on average and 3200 ms at most",
+        ] {
+            assert!(text.contains(wanted), "{text}");
+        }
+    }
+}

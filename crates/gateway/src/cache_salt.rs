@@ -1,0 +1,229 @@
+//! A salt for the prefix cache of a model server, one for each tenant.
+//!
+//! A server that keeps the work on a prompt's beginning answers sooner when another prompt begins in
+//! the same way, which tells whoever measures it what others have asked. vLLM mixes the text of the
+//! request's member `cache_salt` into the hash of the first block, so that only prompts with the same
+//! salt share work.
+
+use std::sync::OnceLock;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use confide_http::Peer;
+use hmac::{Hmac, KeyInit, Mac};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+use crate::{
+    api_key::find_credential,
+    refusal::RequestRefusal,
+    request_model::{check_json_headers, parse_body},
+};
+
+/// The name of the member.
+const MEMBER: &str = "cache_salt";
+/// Separates the salts from other uses of the secret.
+const DOMAIN: &[u8] = b"confide cache salt 1";
+
+/// Fields about the bytes of a request's body, which are not true of a changed one.
+static FIELDS_OF_BYTES: [HeaderName; 4] = [
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("repr-digest"),
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("content-md5"),
+];
+
+/// The secret of this process, from which salts are derived. It ends with the process, and the use of
+/// what a server has cached ends with it.
+static SECRET: OnceLock<Zeroizing<[u8; 32]>> = OnceLock::new();
+
+/// The salt of one tenant: 256 bits in base64.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CacheSalt(String);
+
+/// A body cannot be salted: it is not one JSON object in UTF-8, or has too many members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsaltable;
+
+impl CacheSalt {
+    /// The salt of the client of a request: of its API key if keys are checked, otherwise of its
+    /// address. An address is shared by whoever is behind it.
+    pub(crate) fn of_client(headers: &HeaderMap, peer: Peer, checks_keys: bool) -> Self {
+        match find_credential(headers).filter(|_| checks_keys) {
+            Some(key) => Self::derive(b"key", &key.0),
+            None => Self::derive(b"address", peer.to_string().as_bytes()),
+        }
+    }
+
+    fn derive(kind: &[u8], tenant: &[u8]) -> Self {
+        let secret = SECRET.get_or_init(draw_secret);
+        let mac = Hmac::<Sha256>::new_from_slice(&secret[..]);
+        let mut mac = mac.expect("HMAC takes keys of any length");
+        for part in [DOMAIN, kind, tenant] {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        }
+        Self(STANDARD.encode(mac.finalize().into_bytes()))
+    }
+
+    /// Writes the salt into a body, in place of the client's own, and its length into the head.
+    ///
+    /// # Errors
+    /// [`RequestRefusal::Unsaltable`] for a body that is not one JSON object, or that a server could
+    /// read in another coding or character set.
+    pub(crate) async fn write_to(
+        self,
+        headers: &mut HeaderMap,
+        body: &Bytes,
+    ) -> Result<Bytes, RequestRefusal> {
+        check_json_headers(headers)?;
+        let salted = parse_body(body, move |body| insert_cache_salt(body, &self.0)).await;
+        let salted = salted.map_err(|_| RequestRefusal::Unsaltable)?;
+        for name in &FIELDS_OF_BYTES {
+            headers.remove(name);
+        }
+        if headers.contains_key(header::CONTENT_LENGTH) {
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(salted.len()));
+        }
+        Ok(salted.into())
+    }
+}
+
+/// # Panics
+/// If the operating system has no random bytes: without them every salt could be guessed.
+fn draw_secret() -> Zeroizing<[u8; 32]> {
+    let mut secret = Zeroizing::new([0; 32]);
+    getrandom::fill(&mut secret[..]).expect("the operating system has random bytes");
+    secret
+}
+
+/// Writes `salt` as the member `cache_salt` of a JSON object, in place of all members that some reader
+/// could take for it. All other bytes stay as they are if it has no such member; otherwise its other
+/// members are written again, with their values as they are.
+///
+/// # Errors
+/// [`Unsaltable`] if the body is not one JSON object in UTF-8.
+pub fn insert_cache_salt(body: &[u8], salt: &str) -> Result<Vec<u8>, Unsaltable> {
+    let text = std::str::from_utf8(body).map_err(|_| Unsaltable)?;
+    let mut json = serde_json::Deserializer::from_str(text);
+    let members = json.deserialize_map(MemberVisitor).map_err(|_| Unsaltable)?;
+    json.end().map_err(|_| Unsaltable)?;
+    let is_salt = |name: &str| name.eq_ignore_ascii_case(MEMBER);
+    let mut salted = Vec::with_capacity(body.len() + MEMBER.len() + salt.len() + 8);
+    let write_text = |salted: &mut Vec<u8>, text: &str| {
+        // Into memory, so that it cannot fail.
+        let _ = serde_json::to_writer(salted, text);
+    };
+    salted.push(b'{');
+    write_text(&mut salted, MEMBER);
+    salted.push(b':');
+    write_text(&mut salted, salt);
+    if !members.is_empty() && !members.iter().any(|(name, _)| is_salt(name)) {
+        salted.push(b',');
+        let start = text.find('{').ok_or(Unsaltable)?;
+        salted.extend_from_slice(&body[start + 1..]);
+        return Ok(salted);
+    }
+    for (name, value) in members.iter().filter(|(name, _)| !is_salt(name)) {
+        salted.push(b',');
+        write_text(&mut salted, name);
+        salted.push(b':');
+        salted.extend_from_slice(value.get().as_bytes());
+    }
+    salted.push(b'}');
+    Ok(salted)
+}
+
+/// Reads the members of an object, with their values as they are written.
+struct MemberVisitor;
+
+impl<'de> Visitor<'de> for MemberVisitor {
+    type Value = Vec<(String, &'de RawValue)>;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some(member) = map.next_entry()? {
+            if members.len() == MEMBERS_MAX {
+                return Err(A::Error::custom("too many members"));
+            }
+            members.push(member);
+        }
+        Ok(members)
+    }
+}
+
+/// The largest number of members of a body, of which OpenAI's API has some forty.
+const MEMBERS_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn salt(body: &str) -> Result<String, Unsaltable> {
+        insert_cache_salt(body.as_bytes(), "S").map(|salted| String::from_utf8(salted).unwrap())
+    }
+
+    #[test]
+    fn the_rest_of_a_body_stays_as_it_is() {
+        for (body, wanted) in [
+            ("{\"model\":\"m\"}", "{\"cache_salt\":\"S\",\"model\":\"m\"}"),
+            (
+                " {\n \"a\" : 1.50e0, \"a\":2 } ",
+                "{\"cache_salt\":\"S\",\n \"a\" : 1.50e0, \"a\":2 } ",
+            ),
+            (
+                "{\"a\":{\"cache_salt\":\"x\"}}",
+                "{\"cache_salt\":\"S\",\"a\":{\"cache_salt\":\"x\"}}",
+            ),
+            ("{}", "{\"cache_salt\":\"S\"}"),
+            ("{ }", "{\"cache_salt\":\"S\"}"),
+        ] {
+            assert_eq!(salt(body).as_deref(), Ok(wanted), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_clients_own_salt_is_replaced_however_it_is_written() {
+        for own in [
+            "\"cache_salt\":\"mine\"",
+            "\"cache_s\\u0061lt\":\"mine\"",
+            "\"Cache_Salt\":\"mine\"",
+            "\"cache_salt\":null,\"cache_salt\":[\"mine\"]",
+        ] {
+            let body = format!("{{\"model\":\"\\u006d\",{own}, \"n\": 1.0 }}");
+            let wanted = "{\"cache_salt\":\"S\",\"model\":\"\\u006d\",\"n\":1.0}";
+            assert_eq!(salt(&body).as_deref(), Ok(wanted));
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for body in ["", "[]", "\"x\"", "{\"a\":1", "{\"a\":1}{}", "{\"a\":1} x", "{'a':1}"] {
+            assert_eq!(salt(body), Err(Unsaltable), "{body}");
+        }
+        assert_eq!(insert_cache_salt(b"{\"a\":\"\xff\"}", "S"), Err(Unsaltable));
+    }
+
+    #[test]
+    fn a_tenant_has_one_salt_and_no_other_has_it() {
+        let peer = |text: &str| Peer::from(text.parse::<std::net::IpAddr>().unwrap());
+        let (one, other) = (peer("192.0.2.1"), peer("192.0.2.2"));
+        let mut keyed = HeaderMap::new();
+        keyed.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer a"));
+        let none = HeaderMap::new();
+        let salt = CacheSalt::of_client;
+        assert_eq!(salt(&keyed, one, true), salt(&keyed, other, true));
+        assert_ne!(salt(&keyed, one, true), salt(&none, one, true));
+        assert_ne!(salt(&none, one, true), salt(&none, other, true));
+        // A key that nobody checks could be anybody's.
+        assert_eq!(salt(&keyed, one, false), salt(&none, one, false));
+        assert_eq!(salt(&none, one, false).0.len(), 44);
+    }
+}
