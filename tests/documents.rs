@@ -17,7 +17,13 @@ const WRITTEN: &[(&str, &str, &str, &str)] = &[
         "attested channel, session binding",
         "2",
         "crates/channel/src/options.rs",
-        "pub(crate) const SESSION_2: &str = \"confide-session/2\";",
+        "const SESSION_2: &str = \"confide-session/2\";",
+    ),
+    (
+        "session binding with exported authenticators",
+        "3",
+        "crates/channel/src/options.rs",
+        "const SESSION_3: &str = \"confide-session/3\";",
     ),
     (
         "claims that evidence binds",

@@ -32,6 +32,17 @@ impl PeerCertificate {
         Ok(sha256(&self.spki()?))
     }
 
+    /// The public key's bytes, and the object identifiers of its algorithm and curve.
+    pub(crate) fn public_key(&self) -> ((String, Option<String>), &[u8]) {
+        let spki = self.0.tbs_certificate().subject_public_key_info();
+        let curve = spki.algorithm.parameters.as_ref();
+        let curve = curve.map(|parameters| match parameters.decode_as::<ObjectIdentifier>() {
+            Ok(curve) => curve.to_string(),
+            Err(_) => String::new(),
+        });
+        ((spki.algorithm.oid.to_string(), curve), spki.subject_public_key.raw_bytes())
+    }
+
     /// Parses the evidence extension, which must be present exactly once.
     pub(crate) fn parse_evidence(&self) -> Result<TaggedEvidence<'_>, ChannelError> {
         let found = self.find_extension(EVIDENCE_OID)?;

@@ -15,7 +15,9 @@ use crate::{
     handshake,
     identity::{Identity, IdentityOptions},
     live::LivePeer,
-    options::{Binding, ChannelTimings, ClientEvidence, ClientOptions, RecordTuning},
+    options::{
+        Binding, ChannelTimings, ClientEvidence, ClientOptions, RecordTuning, SessionVersion,
+    },
     renewal::IdentityRenewer,
     session::{self, ExchangeOutcome, SessionAttester},
 };
@@ -57,6 +59,20 @@ impl<A: Appraise> Client<A> {
             return Err(ChannelError::Binding { call: "client evidence", wanted: "session" });
         }
         self.evidence = Some(ClientAttester::new(evidence)?);
+        Ok(self)
+    }
+
+    /// Returns the client that offers only these versions of the session exchange; the server chooses
+    /// among them. By default it offers all.
+    ///
+    /// # Errors
+    /// [`ChannelError::Binding`] without session binding, [`ChannelError::Option`] for no version.
+    pub fn with_session_versions(
+        mut self,
+        versions: &[SessionVersion],
+    ) -> Result<Self, ChannelError> {
+        handshake::check_session_versions(self.options.binding, versions)?;
+        self.config.alpn_protocols = handshake::session_alpn(versions);
         Ok(self)
     }
 

@@ -4,6 +4,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use confide_evidence::{
     AttestError,
+    authenticator::AuthenticatorError,
     batch::BatchPathError,
     claims::ClaimsError,
     session_message::{Refusal, SessionMessageError},
@@ -251,6 +252,9 @@ pub enum ChannelError {
         /// The kind of message that was wanted.
         wanted: &'static str,
     },
+    /// An authenticator, or the request for one, was refused.
+    #[error("peer authenticator was refused")]
+    Authenticator(#[from] AuthenticatorError),
     /// The peer was asked for evidence and sent none.
     #[error("peer sent no evidence")]
     NoEvidence,

@@ -1,6 +1,9 @@
 //! Frames of session binding: a big-endian u32 length, followed by that many bytes.
 
-use confide_evidence::session_message::{Refusal, SessionMessage, SessionMessageError};
+use confide_evidence::{
+    authenticator::AuthenticatorError,
+    session_message::{Refusal, SessionMessage, SessionMessageError},
+};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::{
@@ -8,9 +11,9 @@ use crate::{
     error::{ChannelError, ChannelPhase},
 };
 
-/// The longest frame in bytes: it holds quote, claims, collateral, batch path and GPU evidence,
+/// The longest frame in bytes, in any version: it holds an authenticator, collateral and GPU evidence,
 /// each at its greatest length.
-pub const FRAME_BYTES_MAX: usize = 208 * 1024;
+pub const FRAME_BYTES_MAX: usize = 240 * 1024;
 
 /// The longest request or verdict in bytes. Both take under 50; longer ones are read so that an
 /// error can state what is wrong. The limit is low because the peer has proved nothing yet.
@@ -68,18 +71,6 @@ pub(crate) async fn read_frame<S: AsyncRead + Unpin>(
     Ok(bytes)
 }
 
-/// Decodes a frame's content. A refusal in place of the message becomes [`ChannelError::Refused`].
-pub(crate) fn parse_message(
-    bytes: &[u8],
-    phase: ChannelPhase,
-) -> Result<SessionMessage<'_>, ChannelError> {
-    match SessionMessage::decode(bytes) {
-        Ok(SessionMessage::Refused(refusal)) => Err(ChannelError::Refused { phase, refusal }),
-        Ok(message) => Ok(message),
-        Err(source) => Err(ChannelError::Message { phase, source }),
-    }
-}
-
 /// The refusal that is sent to the peer for an error; `None` if none is sent.
 pub(crate) fn refusal_for_error(error: &ChannelError) -> Option<Refusal> {
     match error {
@@ -89,6 +80,7 @@ pub(crate) fn refusal_for_error(error: &ChannelError) -> Option<Refusal> {
         ChannelError::Message { .. }
         | ChannelError::MessageKind { .. }
         | ChannelError::FrameLength { .. } => Some(Refusal::Malformed),
+        ChannelError::Authenticator(error) => Some(refusal_for_authenticator(error)),
         ChannelError::NoAttester { .. } => Some(Refusal::NoAttester),
         ChannelError::Attester(_)
         | ChannelError::AttesterTask
@@ -109,13 +101,31 @@ pub(crate) fn refusal_for_error(error: &ChannelError) -> Option<Refusal> {
     }
 }
 
+fn refusal_for_authenticator(error: &AuthenticatorError) -> Refusal {
+    match error {
+        AuthenticatorError::ContextLength { .. } => Refusal::ContextLength,
+        AuthenticatorError::Truncated { .. }
+        | AuthenticatorError::Length { .. }
+        | AuthenticatorError::TrailingBytes { .. }
+        | AuthenticatorError::MessageType { .. }
+        | AuthenticatorError::DuplicateExtension { .. }
+        | AuthenticatorError::TooMany { .. }
+        | AuthenticatorError::NoSchemes
+        | AuthenticatorError::NoCmwAsked
+        | AuthenticatorError::ContextReused => Refusal::Malformed,
+        _ => Refusal::EvidenceRejected,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use confide_evidence::{
+        authenticator::{AUTHENTICATOR_BYTES_MAX, REQUEST_BYTES_MAX},
         batch::BATCH_PATH_BYTES_MAX,
         claims::CLAIMS_BYTES_MAX,
         gpu::GPU_EVIDENCE_BYTES_MAX,
         session_message::SessionEvidence,
+        session_message_3::{AuthenticatedEvidence, SessionMessage3},
         tagged_evidence::{COLLATERAL_BYTES_MAX, QUOTE_BYTES_MAX},
     };
 
@@ -138,6 +148,23 @@ mod tests {
         let context = Some([1; 32]);
         let reply = SessionMessage::Reply { context, evidence: Some(evidence) }.encode();
         assert!(SessionMessage::decode(&reply).is_ok());
+        assert!(reply.len() <= FRAME_BYTES_MAX, "{}", reply.len());
+    }
+
+    #[test]
+    fn the_longest_message_of_version_3_fits_a_frame() {
+        let request = vec![1; REQUEST_BYTES_MAX];
+        let authenticator = vec![1; AUTHENTICATOR_BYTES_MAX];
+        let collateral = vec![1; COLLATERAL_BYTES_MAX];
+        let gpu = vec![1; GPU_EVIDENCE_BYTES_MAX];
+        let evidence = AuthenticatedEvidence {
+            authenticator: &authenticator,
+            collateral: Some(&collateral),
+            gpu: Some(&gpu),
+        };
+        let (request, evidence) = (Some(request.as_slice()), Some(evidence));
+        let reply = SessionMessage3::Reply { request, evidence }.encode();
+        assert!(SessionMessage3::decode(&reply).is_ok());
         assert!(reply.len() <= FRAME_BYTES_MAX, "{}", reply.len());
     }
 }

@@ -21,7 +21,7 @@ use rustls::{
 use crate::{
     certificate::PeerCertificate,
     error::{ChannelError, ChannelPhase},
-    options::Binding,
+    options::{Binding, SessionVersion},
 };
 
 /// The ALPN name of HTTP/2 over TLS (RFC 9113 section 3.2).
@@ -69,6 +69,26 @@ pub(crate) fn apply_client_policy(config: &mut ClientConfig, binding: Binding) {
 
 fn alpn_protocols(binding: Binding) -> Vec<Vec<u8>> {
     binding.alpn_names().iter().map(|name| name.as_bytes().to_vec()).collect()
+}
+
+/// The ALPN names of versions of the session exchange.
+pub(crate) fn session_alpn(versions: &[SessionVersion]) -> Vec<Vec<u8>> {
+    versions.iter().map(|version| version.alpn().as_bytes().to_vec()).collect()
+}
+
+/// Checks that an end may be restricted to these versions of the session exchange.
+pub(crate) fn check_session_versions(
+    binding: Binding,
+    versions: &[SessionVersion],
+) -> Result<(), ChannelError> {
+    if binding != Binding::Session {
+        return Err(ChannelError::Binding { call: "session versions", wanted: "session" });
+    }
+    if versions.is_empty() {
+        let (option, wanted) = ("session versions", "at least one");
+        return Err(ChannelError::Option { option, wanted, got: "none".into() });
+    }
+    Ok(())
 }
 
 /// Builds a client configuration that accepts any certificate whose key signed the handshake.

@@ -125,6 +125,11 @@ impl Identity {
         }
     }
 
+    /// The DER SubjectPublicKeyInfo of the key; empty for a foreign key that does not give it.
+    pub(crate) fn spki(&self) -> Vec<u8> {
+        self.certified.key.public_key().map(|spki| spki.to_vec()).unwrap_or_default()
+    }
+
     pub(crate) fn certificate(&self) -> Option<&CertificateDer<'static>> {
         self.certified.cert.first()
     }

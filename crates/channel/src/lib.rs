@@ -22,6 +22,9 @@
 #![deny(missing_docs)]
 
 mod attested;
+mod authenticator;
+#[cfg(test)]
+mod authenticator_tests;
 mod batch;
 mod batch_error;
 mod batch_start;
@@ -29,6 +32,7 @@ mod certificate;
 mod client;
 mod deadline;
 mod error;
+mod exchange_message;
 mod frame;
 mod handshake;
 mod identity;
@@ -53,6 +57,7 @@ pub use live::{EVIDENCE_MEDIA_TYPE, EVIDENCE_PATH, EvidenceRequest, LivePeer, Li
 pub use nested::{NestedClient, NestedServer, nested_accept, nested_connect};
 pub use options::{
     Binding, ChannelTimings, ClientEvidence, ClientOptions, RecordTuning, ServerOptions,
+    SessionVersion,
 };
 pub use plain::{PlainClient, PlainConnection, UnixClock};
 pub use server::{KeyIdentity, Server, ServerStream};

@@ -4,21 +4,31 @@
 //! `Request` with a context from the client, and a `Reply` with evidence from the server. Both ends
 //! keep a secret that they derived when the session was opened, so neither needs the TLS session.
 
-use std::{fmt, time::Duration};
+use std::{
+    collections::HashSet,
+    fmt,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use confide_evidence::{
     Appraise,
+    authenticator::AuthenticatorError,
     binder::{CONTEXT_BYTES, Role, renewed_exporter},
-    session_message::SessionMessage,
 };
 use zeroize::Zeroizing;
 
 use crate::{
     deadline::Deadline,
     error::{ChannelError, ChannelPhase},
-    frame,
-    session::{SessionAttester, SessionPeer, TlsSession, fresh_context},
+    exchange_message::{self, EvidenceDemand, ExchangeMessage},
+    options::SessionVersion,
+    session::{SessionAttester, SessionPeer, SessionTerms, TlsSession},
 };
+
+/// The largest number of requests for authenticators that a server answers on one connection. It
+/// remembers their contexts, because each may be used once (RFC 9261 section 4).
+const CONTEXTS_MAX: usize = 256;
 
 /// The path at which a server of HTTP answers requests for fresh evidence (POST).
 pub const EVIDENCE_PATH: &str = "/.well-known/confide/evidence";
@@ -28,46 +38,57 @@ pub const EVIDENCE_MEDIA_TYPE: &str = "application/vnd.confide.session";
 
 /// The server's end of an open session, which gives fresh evidence about itself.
 pub struct LiveSession {
-    pub(crate) attesting: SessionAttester,
-    pub(crate) reads_version_2: bool,
-    pub(crate) secret: Zeroizing<[u8; 32]>,
+    attesting: SessionAttester,
+    secret: Zeroizing<[u8; 32]>,
+    terms: SessionTerms,
+    /// The contexts of all requests on this connection (version 3 only).
+    used: Mutex<HashSet<[u8; CONTEXT_BYTES]>>,
 }
 
 impl LiveSession {
-    /// The server's end of the session on `stream`.
+    /// The server's end of the session on `stream`, which the client opened with `context`.
     pub(crate) fn from_stream<S: TlsSession>(
         stream: &S,
         attesting: SessionAttester,
+        context: Option<[u8; CONTEXT_BYTES]>,
     ) -> Result<Self, ChannelError> {
-        let secret = stream.renewal_secret().map_err(ChannelError::Tls)?;
-        Ok(Self { attesting, reads_version_2: stream.is_exchange_version_2(), secret })
+        let secret = stream.renewal_secret()?;
+        let terms = SessionTerms::from_stream(stream, Role::Server)?;
+        Ok(Self { attesting, secret, terms, used: Mutex::new(context.into_iter().collect()) })
     }
 
     /// Answers a client's request for fresh evidence. Both are messages of the session exchange,
     /// without the length in front. `deadline` is for the quote.
     ///
     /// # Errors
-    /// An error of [`ErrorOrigin::Peer`](crate::ErrorOrigin::Peer) if the request cannot be read or
-    /// has no context, and those of making evidence.
+    /// An error of [`ErrorOrigin::Peer`](crate::ErrorOrigin::Peer) if the request cannot be read, has
+    /// no context or (version 3) one that was used before, and those of making evidence.
     pub async fn answer(
         &self,
         request: &[u8],
         deadline: Duration,
     ) -> Result<Vec<u8>, ChannelError> {
-        let phase = ChannelPhase::Request;
-        let SessionMessage::Request { context: Some(context) } =
-            frame::parse_message(request, phase)?
+        let (phase, version) = (ChannelPhase::Request, self.terms.version);
+        let ExchangeMessage::Request(Some(demand)) =
+            ExchangeMessage::decode(version, Role::Client, phase, request)?
         else {
             return Err(ChannelError::MessageKind { phase, wanted: "a request with a context" });
         };
-        let exporter = renewed_exporter(&self.secret, &context);
+        if version == SessionVersion::V3 {
+            self.note_context(demand.context())?;
+        }
+        let exporter = renewed_exporter(&self.secret, demand.context());
         let deadline = Deadline::after(deadline);
-        let obtained =
-            self.attesting.obtain(Role::Server, &exporter, self.reads_version_2, deadline).await?;
-        Ok(obtained.encode_with(|evidence| SessionMessage::Reply {
-            context: None,
-            evidence: Some(evidence),
-        }))
+        let obtained = self.attesting.obtain(&self.terms, &demand, &exporter, deadline).await?;
+        Ok(exchange_message::encode_reply(version, None, Some(obtained.to_shown())))
+    }
+
+    fn note_context(&self, context: &[u8; CONTEXT_BYTES]) -> Result<(), ChannelError> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        match used.len() < CONTEXTS_MAX && used.insert(*context) {
+            true => Ok(()),
+            false => Err(AuthenticatorError::ContextReused.into()),
+        }
     }
 }
 
@@ -86,13 +107,14 @@ pub struct LivePeer {
 /// A request for fresh evidence, whose context is used once.
 #[derive(Debug)]
 pub struct EvidenceRequest {
-    context: [u8; CONTEXT_BYTES],
+    demand: EvidenceDemand,
+    version: SessionVersion,
 }
 
 impl EvidenceRequest {
     /// The message for the server.
     pub fn encode(&self) -> Vec<u8> {
-        SessionMessage::Request { context: Some(self.context) }.encode()
+        exchange_message::encode_request(self.version, Some(&self.demand))
     }
 }
 
@@ -103,7 +125,7 @@ impl LivePeer {
         attesting: Option<&SessionAttester>,
     ) -> Result<Self, ChannelError> {
         let mine = attesting.map(|attesting| attesting.identity.spki_hash);
-        let secret = stream.renewal_secret().map_err(ChannelError::Tls)?;
+        let secret = stream.renewal_secret()?;
         Ok(Self { peer: SessionPeer::from_stream(stream, Role::Server, mine)?, secret })
     }
 
@@ -112,7 +134,8 @@ impl LivePeer {
     /// # Errors
     /// [`ChannelError::Identity`] if there are no random bytes.
     pub fn request_evidence(&self) -> Result<EvidenceRequest, ChannelError> {
-        Ok(EvidenceRequest { context: fresh_context()? })
+        let version = self.peer.terms.version;
+        Ok(EvidenceRequest { demand: EvidenceDemand::fresh(version, Role::Client)?, version })
     }
 
     /// Appraises the server's reply to `request`.
@@ -126,15 +149,17 @@ impl LivePeer {
         reply: &[u8],
         appraiser: &A,
     ) -> Result<A::Appraised, ChannelError> {
-        let phase = ChannelPhase::Evidence;
-        let SessionMessage::Reply { context: None, evidence } = frame::parse_message(reply, phase)?
+        let (phase, version) = (ChannelPhase::Evidence, self.peer.terms.version);
+        let ExchangeMessage::Reply(None, shown) =
+            ExchangeMessage::decode(version, Role::Server, phase, reply)?
         else {
             let wanted = "a reply without a context";
             return Err(ChannelError::MessageKind { phase, wanted });
         };
-        let exporter = renewed_exporter(&self.secret, &request.context);
-        let evidence = evidence.ok_or(ChannelError::NoEvidence)?;
-        self.peer.appraise(&exporter, evidence, appraiser).map(|(appraised, _)| appraised)
+        let exporter = renewed_exporter(&self.secret, request.demand.context());
+        let shown = shown.ok_or(ChannelError::NoEvidence)?;
+        let appraised = self.peer.appraise(&request.demand, &exporter, shown, appraiser)?;
+        Ok(appraised.0)
     }
 }
 

@@ -25,19 +25,16 @@ impl Binding {
         }
     }
 
-    /// The ALPN name of this binding; if there are several versions, the newest.
+    /// The ALPN name of this binding; if there are several versions, the preferred one.
     pub fn alpn(self) -> &'static str {
-        match self {
-            Binding::None | Binding::Key => "http/1.1",
-            Binding::Session => SESSION_2,
-        }
+        self.alpn_names()[0]
     }
 
     /// All ALPN names of this binding, the preferred one first.
     pub(crate) fn alpn_names(self) -> &'static [&'static str] {
         match self {
             Binding::None | Binding::Key => &["http/1.1"],
-            Binding::Session => &[SESSION_2, SESSION_1],
+            Binding::Session => &[SESSION_2, SESSION_3, SESSION_1],
         }
     }
 }
@@ -45,8 +42,56 @@ impl Binding {
 /// The exchange whose evidence is a quote over the binder itself.
 const SESSION_1: &str = "confide-session/1";
 
-/// The exchange whose evidence may also hold a batch path and a GPU's evidence.
-pub(crate) const SESSION_2: &str = "confide-session/2";
+/// The exchange whose evidence may also hold a batch path and a GPU's evidence. It is preferred: it
+/// gives what version 3 gives with one signature less.
+const SESSION_2: &str = "confide-session/2";
+
+/// The exchange with exported authenticators (RFC 9261), which hold the evidence in a CMW (RFC 9999).
+const SESSION_3: &str = "confide-session/3";
+
+/// A version of the exchange of session binding. All give the same guarantee.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionVersion {
+    /// A quote over the session's binder itself.
+    V1,
+    /// Also batch paths and a GPU's evidence.
+    V2,
+    /// As version 2, in exported authenticators (RFC 9261).
+    V3,
+}
+
+impl SessionVersion {
+    /// All versions, the oldest first.
+    pub const ALL: [SessionVersion; 3] = [Self::V1, Self::V2, Self::V3];
+
+    /// The version's number.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::V1 => 1,
+            Self::V2 => 2,
+            Self::V3 => 3,
+        }
+    }
+
+    /// The version with this number.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|version| version.number() == number)
+    }
+
+    /// The ALPN name of this version.
+    pub fn alpn(self) -> &'static str {
+        match self {
+            Self::V1 => SESSION_1,
+            Self::V2 => SESSION_2,
+            Self::V3 => SESSION_3,
+        }
+    }
+
+    /// The version with this ALPN name.
+    pub(crate) fn from_alpn(name: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|version| version.alpn().as_bytes() == name)
+    }
+}
 
 /// Options of the accepting end.
 #[derive(Clone, Debug)]

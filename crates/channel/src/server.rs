@@ -24,7 +24,7 @@ use crate::{
     handshake::{self, KeyPossessionVerifier},
     identity::{Identity, IdentityOptions},
     live::LiveSession,
-    options::{Binding, ChannelTimings, RecordTuning, ServerOptions},
+    options::{Binding, ChannelTimings, RecordTuning, ServerOptions, SessionVersion},
     renewal::IdentityRenewer,
     session::{self, ExchangeOutcome, SessionAttester},
 };
@@ -67,6 +67,8 @@ impl Appraise for ClientAppraiser {
 #[derive(Clone, Default)]
 struct TlsExtras {
     offers_http2: bool,
+    /// The versions of the session exchange, the preferred one first; empty for the default.
+    session_versions: Vec<SessionVersion>,
     /// Makes and opens session tickets; `None` if no session is resumed.
     ticketer: Option<Arc<dyn ProducesTickets>>,
 }
@@ -95,6 +97,9 @@ impl IdentityConfigs {
             config.max_fragment_size = tuning.fragment_size();
             if extras.offers_http2 {
                 config.alpn_protocols.insert(0, handshake::HTTP_2.to_vec());
+            }
+            if !extras.session_versions.is_empty() {
+                config.alpn_protocols = handshake::session_alpn(&extras.session_versions);
             }
             if let Some(ticketer) = &extras.ticketer {
                 config.ticketer = ticketer.clone();
@@ -214,6 +219,20 @@ impl Server {
             return Err(ChannelError::Binding { call: "HTTP/2", wanted: "none or key" });
         }
         self.extras.offers_http2 = true;
+        self.rebuild_configs()
+    }
+
+    /// Returns the server that offers only these versions of the session exchange, the preferred one
+    /// first. By default it offers all.
+    ///
+    /// # Errors
+    /// [`ChannelError::Binding`] without session binding, [`ChannelError::Option`] for no version.
+    pub fn with_session_versions(
+        mut self,
+        versions: &[SessionVersion],
+    ) -> Result<Self, ChannelError> {
+        handshake::check_session_versions(self.options.binding, versions)?;
+        self.extras.session_versions = versions.to_vec();
         self.rebuild_configs()
     }
 
@@ -445,13 +464,13 @@ impl Server {
             return Ok((ServerStream { stream, timings, live: None }, None));
         }
         let attesting = self.batcher.clone().map(|batcher| SessionAttester { batcher, identity });
-        let ExchangeOutcome { appraised, appraisal, batch, quote, round_trips } =
+        let ExchangeOutcome { appraised, appraisal, batch, context, quote, round_trips } =
             session::exchange_as_server(&mut stream, attesting.as_ref(), demand, deadline).await?;
         timings.batch = batch;
         timings.appraisal = appraisal;
         timings.quote += quote;
         timings.round_trips += round_trips;
-        let live = attesting.map(|attesting| LiveSession::from_stream(&stream, attesting));
+        let live = attesting.map(|attesting| LiveSession::from_stream(&stream, attesting, context));
         Ok((ServerStream { stream, timings, live: live.transpose()? }, appraised))
     }
 }

@@ -15,30 +15,35 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aws_lc_rs::rand;
 use confide_evidence::{
-    Appraise, BindingKind, PresentedEvidence, PresentedGpuEvidence,
+    Appraise, BindingKind, PresentedEvidence, PresentedGpuEvidence, ReportData,
+    authenticator::AuthenticatorError,
     batch::BatchPath,
     binder::{
-        CONTEXT_BYTES, EXPORTER_BYTES, EXPORTER_LABEL, RENEWAL_LABEL, Role, session_gpu_nonce,
-        session_report_data,
+        CONTEXT_BYTES, EXPORTER_BYTES, EXPORTER_LABEL, RENEWAL_LABEL, Role, SuiteHash,
+        authenticator_report_data, session_gpu_nonce, session_report_data,
     },
     claims::Claims,
+    cmw::parse_cmw,
+    evidence_wrapper::{EvidenceWrapper, EvidenceWrapperError},
     session_message::{SessionEvidence, SessionMessage},
+    session_message_3::AuthenticatedEvidence,
 };
-use rustls::pki_types::CertificateDer;
+use rustls::{CipherSuite, CommonState};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::{client, server};
 use zeroize::Zeroizing;
 
 use crate::{
+    authenticator::{AuthenticatorKeys, exporter_labels},
     batch::{BatchedQuote, QuoteBatcher},
     certificate::{PeerCertificate, sha256},
     deadline::Deadline,
     error::{ChannelError, ChannelPhase},
+    exchange_message::{self, EvidenceDemand, ExchangeMessage, ShownEvidence},
     frame,
     identity::Identity,
-    options::SESSION_2,
+    options::SessionVersion,
 };
 
 /// The queue and the identity with which an end attests.
@@ -54,6 +59,8 @@ pub(crate) struct ExchangeOutcome<T> {
     pub(crate) appraisal: Duration,
     /// Sessions under the quote; see [`crate::ChannelTimings::batch`].
     pub(crate) batch: u32,
+    /// The context that the client chose, at the server.
+    pub(crate) context: Option<[u8; CONTEXT_BYTES]>,
     pub(crate) quote: Duration,
     pub(crate) round_trips: u32,
 }
@@ -62,7 +69,7 @@ impl<T> ExchangeOutcome<T> {
     /// The outcome before the exchange, with the one round trip of request and reply.
     pub(crate) fn new() -> Self {
         let (appraisal, quote) = (Duration::ZERO, Duration::ZERO);
-        Self { appraised: None, appraisal, batch: 0, quote, round_trips: 1 }
+        Self { appraised: None, appraisal, batch: 0, context: None, quote, round_trips: 1 }
     }
 
     /// Notes how many sessions share the quote of the end in `role`; the server's number takes
@@ -76,12 +83,75 @@ impl<T> ExchangeOutcome<T> {
 
 /// A TLS stream whose handshake has ended.
 pub(crate) trait TlsSession: AsyncRead + AsyncWrite + Unpin {
-    fn exporter(&self, context: &[u8; CONTEXT_BYTES]) -> Result<[u8; 32], rustls::Error>;
+    /// Exports keying material of the session into `output` (RFC 8446 section 7.5).
+    fn export(
+        &self,
+        output: &mut [u8],
+        label: &[u8],
+        context: Option<&[u8]>,
+    ) -> Result<(), rustls::Error>;
+
+    fn common_state(&self) -> &CommonState;
+
+    fn exporter(&self, context: &[u8; CONTEXT_BYTES]) -> Result<[u8; 32], ChannelError> {
+        let mut output = [0; 32];
+        self.export(&mut output, EXPORTER_LABEL, Some(context)).map_err(ChannelError::Tls)?;
+        Ok(output)
+    }
+
     /// The secret from which the binders of fresh evidence are made.
-    fn renewal_secret(&self) -> Result<Zeroizing<[u8; 32]>, rustls::Error>;
-    fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]>;
-    /// Whether both ends agreed on version 2 of the exchange, which allows batch paths.
-    fn is_exchange_version_2(&self) -> bool;
+    fn renewal_secret(&self) -> Result<Zeroizing<[u8; 32]>, ChannelError> {
+        let mut secret = Zeroizing::new([0; 32]);
+        self.export(secret.as_mut(), RENEWAL_LABEL, None).map_err(ChannelError::Tls)?;
+        Ok(secret)
+    }
+
+    /// The version of the exchange on which both ends agreed.
+    fn version(&self) -> SessionVersion {
+        let name = self.common_state().alpn_protocol();
+        name.and_then(SessionVersion::from_alpn).unwrap_or(SessionVersion::V1)
+    }
+}
+
+/// The terms of one end's evidence in a session.
+pub(crate) struct SessionTerms {
+    /// The end that attests.
+    pub(crate) attester: Role,
+    pub(crate) version: SessionVersion,
+    /// The keys of its authenticators (version 3 only).
+    pub(crate) keys: Option<AuthenticatorKeys>,
+}
+
+impl SessionTerms {
+    pub(crate) fn from_stream<S: TlsSession>(
+        stream: &S,
+        attester: Role,
+    ) -> Result<Self, ChannelError> {
+        let version = stream.version();
+        let keys = match version {
+            SessionVersion::V3 => Some(export_authenticator_keys(stream, attester)?),
+            SessionVersion::V1 | SessionVersion::V2 => None,
+        };
+        Ok(Self { attester, version, keys })
+    }
+}
+
+fn export_authenticator_keys<S: TlsSession>(
+    stream: &S,
+    sender: Role,
+) -> Result<AuthenticatorKeys, ChannelError> {
+    let suite = stream.common_state().negotiated_cipher_suite().map(|suite| suite.suite());
+    let hash = match suite {
+        Some(CipherSuite::TLS13_AES_256_GCM_SHA384) => SuiteHash::Sha384,
+        _ => SuiteHash::Sha256,
+    };
+    let export = |label| {
+        let mut output = Zeroizing::new(vec![0; hash.bytes()]);
+        stream.export(&mut output, label, None).map_err(ChannelError::Tls)?;
+        Ok::<_, ChannelError>(output)
+    };
+    let (context, finished) = exporter_labels(sender);
+    Ok(AuthenticatorKeys { hash, context: export(context)?, finished: export(finished)? })
 }
 
 /// Runs the client's half of the exchange.
@@ -91,32 +161,34 @@ pub(crate) async fn exchange_as_client<S: TlsSession, A: Appraise>(
     demand: Option<&A>,
     deadline: Deadline,
 ) -> Result<ExchangeOutcome<A::Appraised>, ChannelError> {
-    let own = demand.map(|_| fresh_context()).transpose()?;
-    let request = SessionMessage::Request { context: own };
-    frame::write_message(stream, &request, ChannelPhase::Request, deadline).await?;
+    let version = stream.version();
+    let own = demand.map(|_| EvidenceDemand::fresh(version, Role::Client)).transpose()?;
+    let request = exchange_message::encode_request(version, own.as_ref());
+    frame::write_frame(stream, &request, ChannelPhase::Request, deadline).await?;
     let asked = Instant::now();
     let reply = frame::read_frame(stream, ChannelPhase::Evidence, deadline).await?;
     let quote = asked.elapsed();
-    let SessionMessage::Reply { context, evidence } =
-        frame::parse_message(&reply, ChannelPhase::Evidence)?
+    let ExchangeMessage::Reply(theirs, shown) =
+        ExchangeMessage::decode(version, Role::Server, ChannelPhase::Evidence, &reply)?
     else {
         return Err(ChannelError::MessageKind { phase: ChannelPhase::Evidence, wanted: "a reply" });
     };
     let mut outcome = ExchangeOutcome { quote, ..ExchangeOutcome::new() };
     let mine = attesting.map(|attesting| attesting.identity.spki_hash);
-    let judged = appraise_peer(stream, Role::Server, own, mine, evidence, demand, &mut outcome);
-    let Some(context) = context else {
+    let judged =
+        appraise_peer(stream, Role::Server, own.as_ref(), mine, shown, demand, &mut outcome);
+    let Some(theirs) = theirs else {
         // The server expects no further message and would take one for application bytes.
         return judged.map(|()| outcome);
     };
     let shown = match judged {
         Ok(()) => {
-            encode_evidence(stream, Role::Client, context, attesting, deadline, &mut outcome).await
+            obtain_evidence(stream, Role::Client, &theirs, attesting, deadline, &mut outcome).await
         }
         Err(error) => Err(error),
     };
     let verdict = async {
-        let message = shown?;
+        let message = exchange_message::encode_evidence(shown?.to_shown());
         frame::write_frame(stream, &message, ChannelPhase::Evidence, deadline).await
     };
     if let Err(error) = verdict.await {
@@ -125,8 +197,8 @@ pub(crate) async fn exchange_as_client<S: TlsSession, A: Appraise>(
     }
     let verdict = frame::read_frame(stream, ChannelPhase::Verdict, deadline).await?;
     outcome.round_trips += 1;
-    match frame::parse_message(&verdict, ChannelPhase::Verdict)? {
-        SessionMessage::Accepted => Ok(outcome),
+    match ExchangeMessage::decode(version, Role::Server, ChannelPhase::Verdict, &verdict)? {
+        ExchangeMessage::Accepted => Ok(outcome),
         _ => Err(ChannelError::MessageKind { phase: ChannelPhase::Verdict, wanted: "accepted" }),
     }
 }
@@ -181,7 +253,7 @@ pub(crate) fn appraise<A: Appraise>(
 }
 
 pub(crate) fn peer_certificate<S: TlsSession>(stream: &S) -> Result<PeerCertificate, ChannelError> {
-    let leaf = stream.peer_certificates().and_then(<[_]>::first);
+    let leaf = stream.common_state().peer_certificates().and_then(<[_]>::first);
     let none = || ChannelError::Certificate { reason: "it sent no certificate".into() };
     PeerCertificate::parse(leaf.ok_or_else(none)?)
 }
@@ -192,9 +264,10 @@ async fn answer_exchange<S: TlsSession, A: Appraise>(
     demand: Option<&A>,
     deadline: Deadline,
 ) -> Result<ExchangeOutcome<A::Appraised>, ChannelError> {
+    let version = stream.version();
     let request = frame::read_frame(stream, ChannelPhase::Request, deadline).await?;
-    let SessionMessage::Request { context } =
-        frame::parse_message(&request, ChannelPhase::Request)?
+    let ExchangeMessage::Request(theirs) =
+        ExchangeMessage::decode(version, Role::Client, ChannelPhase::Request, &request)?
     else {
         return Err(ChannelError::MessageKind {
             phase: ChannelPhase::Request,
@@ -202,19 +275,17 @@ async fn answer_exchange<S: TlsSession, A: Appraise>(
         });
     };
     let mut outcome = ExchangeOutcome::new();
-    let own = demand.map(|_| fresh_context()).transpose()?;
-    let reply = match context {
-        Some(context) => {
+    let own = demand.map(|_| EvidenceDemand::fresh(version, Role::Server)).transpose()?;
+    let obtained = match &theirs {
+        Some(theirs) => {
             let role = Role::Server;
-            let quote =
-                obtain_evidence(stream, role, &context, attesting, deadline, &mut outcome).await?;
-            quote.encode_with(|evidence| SessionMessage::Reply {
-                context: own,
-                evidence: Some(evidence),
-            })
+            Some(obtain_evidence(stream, role, theirs, attesting, deadline, &mut outcome).await?)
         }
-        None => SessionMessage::Reply { context: own, evidence: None }.encode(),
+        None => None,
     };
+    outcome.context = theirs.map(|theirs| *theirs.context());
+    let shown = obtained.as_ref().map(ObtainedEvidence::to_shown);
+    let reply = exchange_message::encode_reply(version, own.as_ref(), shown);
     frame::write_frame(stream, &reply, ChannelPhase::Evidence, deadline).await?;
     if demand.is_none() {
         return Ok(outcome);
@@ -222,7 +293,8 @@ async fn answer_exchange<S: TlsSession, A: Appraise>(
     let asked = Instant::now();
     let shown = frame::read_frame(stream, ChannelPhase::Evidence, deadline).await?;
     outcome.quote += asked.elapsed();
-    let SessionMessage::Evidence(evidence) = frame::parse_message(&shown, ChannelPhase::Evidence)?
+    let ExchangeMessage::Evidence(shown) =
+        ExchangeMessage::decode(version, Role::Client, ChannelPhase::Evidence, &shown)?
     else {
         return Err(ChannelError::MessageKind {
             phase: ChannelPhase::Evidence,
@@ -230,36 +302,36 @@ async fn answer_exchange<S: TlsSession, A: Appraise>(
         });
     };
     let mine = attesting.map(|attesting| attesting.identity.spki_hash);
-    appraise_peer(stream, Role::Client, own, mine, Some(evidence), demand, &mut outcome)?;
+    appraise_peer(stream, Role::Client, own.as_ref(), mine, Some(shown), demand, &mut outcome)?;
     frame::write_message(stream, &SessionMessage::Accepted, ChannelPhase::Verdict, deadline)
         .await?;
     outcome.round_trips += 1;
     Ok(outcome)
 }
 
-/// Appraises the evidence that the peer in `role` sent over the context that this end chose.
+/// Appraises the evidence that the peer in `role` sent for the demand of this end.
 fn appraise_peer<S: TlsSession, A: Appraise>(
     stream: &S,
     role: Role,
-    context: Option<[u8; CONTEXT_BYTES]>,
+    own: Option<&EvidenceDemand>,
     mine: Option<[u8; 32]>,
-    evidence: Option<SessionEvidence<'_>>,
+    shown: Option<ShownEvidence<'_>>,
     demand: Option<&A>,
     outcome: &mut ExchangeOutcome<A::Appraised>,
 ) -> Result<(), ChannelError> {
-    let (Some(appraiser), Some(context)) = (demand, context) else {
+    let (Some(appraiser), Some(own)) = (demand, own) else {
         let wanted = "a reply without evidence";
         let phase = ChannelPhase::Evidence;
-        return match evidence {
+        return match shown {
             None => Ok(()),
             Some(_) => Err(ChannelError::MessageKind { phase, wanted }),
         };
     };
     let began = Instant::now();
-    let evidence = evidence.ok_or(ChannelError::NoEvidence)?;
+    let shown = shown.ok_or(ChannelError::NoEvidence)?;
     let peer = SessionPeer::from_stream(stream, role, mine)?;
-    let exporter = export_keying_material(stream, &context)?;
-    let (appraised, sessions) = peer.appraise(&exporter, evidence, appraiser)?;
+    let exporter = stream.exporter(own.context())?;
+    let (appraised, sessions) = peer.appraise(own, &exporter, shown, appraiser)?;
     outcome.appraised = Some(appraised);
     outcome.note_batch_size(role, sessions);
     outcome.appraisal = began.elapsed();
@@ -268,42 +340,93 @@ fn appraise_peer<S: TlsSession, A: Appraise>(
 
 /// The end whose evidence is appraised, as its session shows it.
 pub(crate) struct SessionPeer {
-    pub(crate) role: Role,
+    pub(crate) terms: SessionTerms,
+    /// The DER SubjectPublicKeyInfo of its key.
+    spki: Vec<u8>,
     pub(crate) spki_hash: [u8; 32],
     /// The hash of this end's own key, if it attests too.
-    pub(crate) mine: Option<[u8; 32]>,
-    /// Whether both ends agreed on version 2 of the exchange.
-    pub(crate) reads_version_2: bool,
+    mine: Option<[u8; 32]>,
 }
 
 impl SessionPeer {
-    /// The other end of `stream`.
+    /// The other end of `stream`, which is in `role`.
     pub(crate) fn from_stream<S: TlsSession>(
         stream: &S,
         role: Role,
         mine: Option<[u8; 32]>,
     ) -> Result<Self, ChannelError> {
-        let spki_hash = peer_certificate(stream)?.spki_hash()?;
-        Ok(Self { role, spki_hash, mine, reads_version_2: stream.is_exchange_version_2() })
+        let spki = peer_certificate(stream)?.spki()?.to_vec();
+        Ok(Self::new(SessionTerms::from_stream(stream, role)?, spki, mine))
     }
 
-    /// Appraises evidence over a session with this exporter. Returns the result, and how many
-    /// sessions share the quote.
+    /// A peer with this SubjectPublicKeyInfo; `mine` is the hash of this end's own, if it attests.
+    pub(crate) fn new(terms: SessionTerms, spki: Vec<u8>, mine: Option<[u8; 32]>) -> Self {
+        Self { terms, spki_hash: sha256(&spki), spki, mine }
+    }
+
+    /// Appraises what the peer showed for `demand`, over a session with this exporter. Returns the
+    /// result, and how many sessions share the quote.
     pub(crate) fn appraise<A: Appraise>(
         &self,
+        demand: &EvidenceDemand,
+        exporter: &[u8; EXPORTER_BYTES],
+        shown: ShownEvidence<'_>,
+        appraiser: &A,
+    ) -> Result<(A::Appraised, usize), ChannelError> {
+        let wrong_version =
+            |wanted| Err(ChannelError::MessageKind { phase: ChannelPhase::Evidence, wanted });
+        let role = self.terms.attester;
+        match (shown, &self.terms.keys, demand) {
+            (ShownEvidence::Bare(evidence), None, _) => {
+                if evidence.needs_version_2() && self.terms.version == SessionVersion::V1 {
+                    return wrong_version("evidence of version 1");
+                }
+                let binder = session_report_data(role, &self.spki_hash, exporter, evidence.claims);
+                self.appraise_bound(binder, exporter, evidence, appraiser)
+            }
+            (
+                ShownEvidence::Authenticated(shown),
+                Some(keys),
+                EvidenceDemand::Authenticator { request, bytes },
+            ) => {
+                let cmw = keys.verify(request, bytes, shown.authenticator, &self.spki)?;
+                let wrapper = parse_cmw(cmw).map_err(AuthenticatorError::Cmw)?;
+                let wrapper =
+                    EvidenceWrapper::from_cmw(wrapper).map_err(AuthenticatorError::Wrapper)?;
+                check_bulk("collateral", wrapper.collateral, shown.collateral)?;
+                check_bulk("GPU evidence", wrapper.gpu, shown.gpu)?;
+                let evidence = SessionEvidence {
+                    quote: &wrapper.quote,
+                    claims: &wrapper.claims,
+                    collateral: shown.collateral,
+                    batch: wrapper.batch.as_deref(),
+                    gpu: shown.gpu,
+                };
+                let binder = authenticator_report_data(
+                    role,
+                    keys.hash,
+                    &self.spki,
+                    exporter,
+                    evidence.claims,
+                );
+                self.appraise_bound(binder, exporter, evidence, appraiser)
+            }
+            _ => wrong_version("evidence of the agreed version"),
+        }
+    }
+
+    /// Appraises evidence whose quote has to be over `binder`, or over a batch that holds it.
+    fn appraise_bound<A: Appraise>(
+        &self,
+        binder: ReportData,
         exporter: &[u8; EXPORTER_BYTES],
         evidence: SessionEvidence<'_>,
         appraiser: &A,
     ) -> Result<(A::Appraised, usize), ChannelError> {
-        if evidence.needs_version_2() && !self.reads_version_2 {
-            let wanted = "evidence of version 1";
-            return Err(ChannelError::MessageKind { phase: ChannelPhase::Evidence, wanted });
-        }
-        let binder = session_report_data(self.role, &self.spki_hash, exporter, evidence.claims);
         let path = evidence.batch.map(BatchPath::decode).transpose()?;
         // This end computes the binder itself, so a path of another session leads to another root.
         let expected = path.as_ref().map_or(binder, |path| path.root_report_data(&binder));
-        let nonce = session_gpu_nonce(self.role, &self.spki_hash, exporter);
+        let nonce = session_gpu_nonce(self.terms.attester, &self.spki_hash, exporter);
         let presented = PresentedEvidence {
             binding: BindingKind::TlsExporter,
             claims: evidence.claims,
@@ -317,17 +440,16 @@ impl SessionPeer {
     }
 }
 
-/// Obtains this end's evidence over the peer's context, and encodes the message with it.
-async fn encode_evidence<S: TlsSession, T>(
-    stream: &S,
-    role: Role,
-    context: [u8; CONTEXT_BYTES],
-    attesting: Option<&SessionAttester>,
-    deadline: Deadline,
-    outcome: &mut ExchangeOutcome<T>,
-) -> Result<Vec<u8>, ChannelError> {
-    let quote = obtain_evidence(stream, role, &context, attesting, deadline, outcome).await?;
-    Ok(quote.encode_with(SessionMessage::Evidence))
+/// Checks that what came next to an authenticator is what its wrapper names.
+fn check_bulk(
+    label: &'static str,
+    named: Option<[u8; 32]>,
+    shown: Option<&[u8]>,
+) -> Result<(), ChannelError> {
+    match named == shown.map(sha256) {
+        true => Ok(()),
+        false => Err(AuthenticatorError::Wrapper(EvidenceWrapperError::Bulk { label }).into()),
+    }
 }
 
 pub(crate) struct ObtainedEvidence<'a> {
@@ -335,71 +457,106 @@ pub(crate) struct ObtainedEvidence<'a> {
     claims: Cow<'a, [u8]>,
     gpu: Option<Vec<u8>>,
     path: Option<Vec<u8>>,
+    /// The authenticator that holds quote, claims and path (version 3 only).
+    authenticator: Option<Vec<u8>>,
 }
 
 impl ObtainedEvidence<'_> {
-    pub(crate) fn encode_with<'a>(
-        &'a self,
-        message: impl FnOnce(SessionEvidence<'a>) -> SessionMessage<'a>,
-    ) -> Vec<u8> {
-        let evidence = SessionEvidence {
-            quote: &self.batched.quote,
-            claims: &self.claims,
-            collateral: self.batched.collateral.as_deref(),
-            batch: self.path.as_deref(),
-            gpu: self.gpu.as_deref(),
-        };
-        message(evidence).encode()
+    /// The evidence as it travels.
+    pub(crate) fn to_shown(&self) -> ShownEvidence<'_> {
+        let (collateral, gpu) = (self.batched.collateral.as_deref(), self.gpu.as_deref());
+        match &self.authenticator {
+            Some(authenticator) => ShownEvidence::Authenticated(AuthenticatedEvidence {
+                authenticator,
+                collateral,
+                gpu,
+            }),
+            None => ShownEvidence::Bare(SessionEvidence {
+                quote: &self.batched.quote,
+                claims: &self.claims,
+                collateral,
+                batch: self.path.as_deref(),
+                gpu,
+            }),
+        }
     }
 }
 
-/// Obtains evidence over the session and the peer's context.
+/// Obtains evidence over the session for the peer's demand.
 async fn obtain_evidence<'a, S: TlsSession, T>(
     stream: &S,
     role: Role,
-    context: &[u8; CONTEXT_BYTES],
+    demand: &EvidenceDemand,
     attesting: Option<&'a SessionAttester>,
     deadline: Deadline,
     outcome: &mut ExchangeOutcome<T>,
 ) -> Result<ObtainedEvidence<'a>, ChannelError> {
     let attesting = attesting.ok_or(ChannelError::NoAttester { binding: "session" })?;
     let began = Instant::now();
-    let exporter = export_keying_material(stream, context)?;
-    let reads_version_2 = stream.is_exchange_version_2();
-    let obtained = attesting.obtain(role, &exporter, reads_version_2, deadline).await?;
+    let exporter = stream.exporter(demand.context())?;
+    let terms = SessionTerms::from_stream(stream, role)?;
+    let obtained = attesting.obtain(&terms, demand, &exporter, deadline).await?;
     outcome.note_batch_size(role, obtained.batched.sessions());
     outcome.quote += began.elapsed();
     Ok(obtained)
 }
 
 impl SessionAttester {
-    /// Obtains evidence from the attester: in a batch with other sessions if the peer reads version
-    /// 2 of the exchange, with its batch paths and a GPU's evidence.
+    /// Obtains evidence from the attester: in a batch with other sessions unless the peer speaks
+    /// version 1 of the exchange, which knows neither batch paths nor a GPU's evidence.
     pub(crate) async fn obtain(
         &self,
-        role: Role,
+        terms: &SessionTerms,
+        demand: &EvidenceDemand,
         exporter: &[u8; EXPORTER_BYTES],
-        reads_version_2: bool,
         deadline: Deadline,
     ) -> Result<ObtainedEvidence<'_>, ChannelError> {
         let Identity { claims, spki_hash, .. } = &*self.identity;
-        let batcher = &self.batcher;
+        let (batcher, role) = (&self.batcher, terms.attester);
         let mut claims = Cow::Borrowed(claims.as_slice());
         let mut gpu = None;
-        let batched = if reads_version_2 {
+        if terms.version != SessionVersion::V1 {
             let nonce = session_gpu_nonce(role, spki_hash, exporter);
             gpu = deadline.limit(ChannelPhase::Quote, batcher.obtain_gpu_evidence(nonce)).await??;
             if let Some(evidence) = &gpu {
                 claims = Cow::Owned(claims_with_gpu(&claims, evidence)?);
             }
-            let binder = session_report_data(role, spki_hash, exporter, &claims);
-            deadline.limit(ChannelPhase::Quote, batcher.attest(binder)).await??
-        } else {
-            let binder = session_report_data(role, spki_hash, exporter, &claims);
-            deadline.limit(ChannelPhase::Quote, batcher.attest_alone(binder)).await??
+        }
+        let binder = match &terms.keys {
+            Some(keys) => {
+                let spki = self.identity.spki();
+                authenticator_report_data(role, keys.hash, &spki, exporter, &claims)
+            }
+            None => session_report_data(role, spki_hash, exporter, &claims),
+        };
+        let batched = match terms.version {
+            SessionVersion::V1 => {
+                deadline.limit(ChannelPhase::Quote, batcher.attest_alone(binder)).await??
+            }
+            _ => deadline.limit(ChannelPhase::Quote, batcher.attest(binder)).await??,
         };
         let path = batched.path.as_ref().map(BatchPath::encode);
-        Ok(ObtainedEvidence { batched, claims, gpu, path })
+        let mut obtained = ObtainedEvidence { batched, claims, gpu, path, authenticator: None };
+        if let (Some(keys), EvidenceDemand::Authenticator { request, bytes }) =
+            (&terms.keys, demand)
+        {
+            let cmw = obtained.to_wrapper().to_cmw().encode();
+            let certified = &self.identity.certified;
+            obtained.authenticator = Some(keys.make(request, bytes, certified, &cmw)?);
+        }
+        Ok(obtained)
+    }
+}
+
+impl ObtainedEvidence<'_> {
+    fn to_wrapper(&self) -> EvidenceWrapper {
+        EvidenceWrapper {
+            quote: self.batched.quote.to_vec(),
+            claims: self.claims.to_vec(),
+            batch: self.path.clone(),
+            collateral: self.batched.collateral.as_deref().map(sha256),
+            gpu: self.gpu.as_deref().map(sha256),
+        }
     }
 }
 
@@ -418,54 +575,32 @@ async fn send_refusal<S: TlsSession>(stream: &mut S, error: &ChannelError, deadl
     }
 }
 
-pub(crate) fn fresh_context() -> Result<[u8; CONTEXT_BYTES], ChannelError> {
-    let mut context = [0; CONTEXT_BYTES];
-    let failed = |_| ChannelError::Identity { reason: "no random bytes".into() };
-    rand::fill(&mut context).map_err(failed)?;
-    Ok(context)
-}
-
-fn export_keying_material<S: TlsSession>(
-    stream: &S,
-    context: &[u8; CONTEXT_BYTES],
-) -> Result<[u8; EXPORTER_BYTES], ChannelError> {
-    stream.exporter(context).map_err(ChannelError::Tls)
-}
-
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsSession for client::TlsStream<S> {
-    fn exporter(&self, context: &[u8; CONTEXT_BYTES]) -> Result<[u8; 32], rustls::Error> {
-        self.get_ref().1.export_keying_material([0; 32], EXPORTER_LABEL, Some(context))
+    fn export(
+        &self,
+        output: &mut [u8],
+        label: &[u8],
+        context: Option<&[u8]>,
+    ) -> Result<(), rustls::Error> {
+        self.get_ref().1.export_keying_material(output, label, context).map(|_| ())
     }
 
-    fn renewal_secret(&self) -> Result<Zeroizing<[u8; 32]>, rustls::Error> {
-        let secret = Zeroizing::new([0; 32]);
-        self.get_ref().1.export_keying_material(secret, RENEWAL_LABEL, None)
-    }
-
-    fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
-        self.get_ref().1.peer_certificates()
-    }
-
-    fn is_exchange_version_2(&self) -> bool {
-        self.get_ref().1.alpn_protocol() == Some(SESSION_2.as_bytes())
+    fn common_state(&self) -> &CommonState {
+        self.get_ref().1
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsSession for server::TlsStream<S> {
-    fn exporter(&self, context: &[u8; CONTEXT_BYTES]) -> Result<[u8; 32], rustls::Error> {
-        self.get_ref().1.export_keying_material([0; 32], EXPORTER_LABEL, Some(context))
+    fn export(
+        &self,
+        output: &mut [u8],
+        label: &[u8],
+        context: Option<&[u8]>,
+    ) -> Result<(), rustls::Error> {
+        self.get_ref().1.export_keying_material(output, label, context).map(|_| ())
     }
 
-    fn renewal_secret(&self) -> Result<Zeroizing<[u8; 32]>, rustls::Error> {
-        let secret = Zeroizing::new([0; 32]);
-        self.get_ref().1.export_keying_material(secret, RENEWAL_LABEL, None)
-    }
-
-    fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
-        self.get_ref().1.peer_certificates()
-    }
-
-    fn is_exchange_version_2(&self) -> bool {
-        self.get_ref().1.alpn_protocol() == Some(SESSION_2.as_bytes())
+    fn common_state(&self) -> &CommonState {
+        self.get_ref().1
     }
 }

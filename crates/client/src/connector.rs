@@ -10,7 +10,7 @@ use bytes::Bytes;
 use confide_appraiser::{PolicyAppraiser, SharedAppraisal};
 use confide_channel::{
     Binding, ChannelTimings, Client, ClientEvidence, ClientOptions, EVIDENCE_MEDIA_TYPE,
-    EVIDENCE_PATH, FRAME_BYTES_MAX, LivePeer, PlainClient,
+    EVIDENCE_PATH, FRAME_BYTES_MAX, LivePeer, PlainClient, SessionVersion,
     tunnel::{self, TunnelStream},
 };
 use http::{Request, Response, StatusCode, header};
@@ -121,6 +121,28 @@ impl Connector {
                 .map(|client| ChannelClient::Attested { client, appraiser }),
             ChannelClient::Plain(client) => {
                 client.with_evidence(evidence).map(ChannelClient::Plain)
+            }
+        };
+        match client {
+            Ok(client) => Ok(Self { endpoint, target, via, client, limits }),
+            Err(source) => Err(ClientError::Channel { target, source }),
+        }
+    }
+
+    /// Returns the connector, which offers only this version of the session exchange (session binding
+    /// only). By default it offers all, and the server chooses.
+    ///
+    /// # Errors
+    /// [`ClientError::Channel`] if the binding is not `Session`.
+    pub fn with_session_version(self, version: SessionVersion) -> Result<Self, ClientError> {
+        let Self { endpoint, target, via, client, limits } = self;
+        let client = match client {
+            ChannelClient::Attested { client, appraiser } => client
+                .with_session_versions(&[version])
+                .map(|client| ChannelClient::Attested { client, appraiser }),
+            ChannelClient::Plain(_) => {
+                let call = "a session version";
+                Err(confide_channel::ChannelError::Binding { call, wanted: "session" })
             }
         };
         match client {

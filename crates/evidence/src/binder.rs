@@ -1,6 +1,8 @@
 //! What report data has to be, so that evidence belongs to one key or to one TLS session.
 
-use sha2::{Digest, Sha256, Sha512};
+use alloc::vec::Vec;
+
+use sha2::{Digest, Sha256, Sha384, Sha512};
 
 use crate::report_data::ReportData;
 
@@ -9,6 +11,9 @@ const SESSION_DOMAIN: &[u8] = b"confide attestation v1\0";
 
 /// Begins the input whose hash is a GPU's nonce.
 const GPU_DOMAIN: &[u8] = b"confide gpu nonce v1\0";
+
+/// Begins the input whose hash is the second half of report data with exported authenticators.
+const AUTHENTICATOR_DOMAIN: &[u8] = b"confide attestation v3\0";
 
 /// Label of the TLS exporter (RFC 8446 section 7.5), as draft-fossati-seat-expat-03 has it.
 pub const EXPORTER_LABEL: &[u8] = b"Attestation";
@@ -45,6 +50,25 @@ impl Role {
     }
 }
 
+/// The hash of a session's cipher suite, which exported authenticators use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SuiteHash {
+    /// SHA-256, 32 bytes.
+    Sha256,
+    /// SHA-384, 48 bytes.
+    Sha384,
+}
+
+impl SuiteHash {
+    /// The length of the hash in bytes.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::Sha256 => 32,
+            Self::Sha384 => 48,
+        }
+    }
+}
+
 /// Key binding (`TlsSpki`): SHA-256 over the claims, which name the key, then 32 zero bytes.
 pub fn key_report_data(claims: &[u8]) -> ReportData {
     ReportData::from_digest(Sha256::digest(claims).into())
@@ -68,6 +92,49 @@ pub fn session_report_data(
         .chain_update(Sha256::digest(claims))
         .finalize();
     ReportData(digest.into())
+}
+
+/// The binder of draft-fossati-seat-expat-03: the suite's hash over the DER SubjectPublicKeyInfo of
+/// the attester's key and the exporter's output.
+pub fn authenticator_binder(
+    hash: SuiteHash,
+    spki: &[u8],
+    exporter: &[u8; EXPORTER_BYTES],
+) -> Vec<u8> {
+    match hash {
+        SuiteHash::Sha256 => {
+            Sha256::new().chain_update(spki).chain_update(exporter).finalize().to_vec()
+        }
+        SuiteHash::Sha384 => {
+            Sha384::new().chain_update(spki).chain_update(exporter).finalize().to_vec()
+        }
+    }
+}
+
+/// Session binding with exported authenticators: the first 32 bytes of [`authenticator_binder`], then
+/// SHA-256 over domain, role of the attester, SHA-256 of its SPKI and SHA-256 of the claims.
+///
+/// The draft leaves open where binder and key hash stand in 64 bytes of report data; this is the
+/// profile of `confide-session/3`.
+pub fn authenticator_report_data(
+    role: Role,
+    hash: SuiteHash,
+    spki: &[u8],
+    exporter: &[u8; EXPORTER_BYTES],
+    claims: &[u8],
+) -> ReportData {
+    let binder = authenticator_binder(hash, spki, exporter);
+    let identity = Sha256::new()
+        .chain_update(AUTHENTICATOR_DOMAIN)
+        .chain_update([role.byte()])
+        .chain_update(Sha256::digest(spki))
+        .chain_update(Sha256::digest(claims))
+        .finalize();
+    let mut data = [0; 64];
+    let (first, second) = data.split_at_mut(32);
+    first.copy_from_slice(&binder[..32]);
+    second.copy_from_slice(&identity);
+    ReportData(data)
 }
 
 /// Returns the value that replaces the exporter's in the binder and nonce of fresh evidence in an open
@@ -127,6 +194,28 @@ mod tests {
         for other in others {
             assert_ne!(base, other);
         }
+    }
+
+    #[test]
+    fn every_input_changes_report_data_with_authenticators() {
+        let data = |role, hash, spki: &[u8], exporter, claims: &[u8]| {
+            authenticator_report_data(role, hash, spki, exporter, claims)
+        };
+        let (server, sha256) = (Role::Server, SuiteHash::Sha256);
+        let base = data(server, sha256, b"key", &[2; 32], b"claims");
+        let others = [
+            data(Role::Client, sha256, b"key", &[2; 32], b"claims"),
+            data(server, SuiteHash::Sha384, b"key", &[2; 32], b"claims"),
+            data(server, sha256, b"kez", &[2; 32], b"claims"),
+            data(server, sha256, b"key", &[1; 32], b"claims"),
+            data(server, sha256, b"key", &[2; 32], b"claim"),
+            session_report_data(server, &Sha256::digest(b"key").into(), &[2; 32], b"claims"),
+        ];
+        for other in others {
+            assert_ne!(base, other);
+        }
+        let binder = authenticator_binder(sha256, b"key", &[2; 32]);
+        assert_eq!(base.0[..32], binder, "with SHA-256 the draft's binder is the first half");
     }
 
     #[test]

@@ -23,6 +23,11 @@ impl Writer {
         self
     }
 
+    pub(crate) fn int(&mut self, value: i64) -> &mut Self {
+        let _ = self.0.i64(value);
+        self
+    }
+
     pub(crate) fn bytes(&mut self, value: &[u8]) -> &mut Self {
         let _ = self.0.bytes(value);
         self

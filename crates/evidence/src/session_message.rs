@@ -113,11 +113,11 @@ impl core::fmt::Display for Refusal {
     }
 }
 
-const REFUSED: u64 = 0;
-const REQUEST: u64 = 1;
-const REPLY: u64 = 2;
-const EVIDENCE: u64 = 3;
-const ACCEPTED: u64 = 4;
+pub(crate) const REFUSED: u64 = 0;
+pub(crate) const REQUEST: u64 = 1;
+pub(crate) const REPLY: u64 = 2;
+pub(crate) const EVIDENCE: u64 = 3;
+pub(crate) const ACCEPTED: u64 = 4;
 
 /// Members of evidence in version 1: quote, claims, collateral.
 const EVIDENCE_MEMBERS_1: u64 = 3;
@@ -274,7 +274,7 @@ fn write_evidence<'w>(writer: &'w mut Writer, evidence: &SessionEvidence<'_>) ->
     writer
 }
 
-fn write_optional(writer: &mut Writer, bytes: Option<&[u8]>) {
+pub(crate) fn write_optional(writer: &mut Writer, bytes: Option<&[u8]>) {
     match bytes {
         Some(bytes) => writer.bytes(bytes),
         None => writer.null(),
@@ -311,13 +311,13 @@ fn read_evidence<'b>(
     Ok(evidence)
 }
 
-fn read_refusal(decoder: &mut Decoder<'_>) -> Result<Refusal, SessionMessageError> {
+pub(crate) fn read_refusal(decoder: &mut Decoder<'_>) -> Result<Refusal, SessionMessageError> {
     let got = decoder.u64().map_err(|_| malformed_error(decoder, "a refusal code"))?;
     let refusal = Refusal::ALL.into_iter().find(|refusal| refusal.code() == got);
     refusal.ok_or(SessionMessageError::RefusalCode { got })
 }
 
-fn member<'b>(
+pub(crate) fn member<'b>(
     decoder: &mut Decoder<'b>,
     member: &'static str,
     wanted: usize,
@@ -330,7 +330,7 @@ fn member<'b>(
     }
 }
 
-fn optional<'b, T>(
+pub(crate) fn optional<'b, T>(
     decoder: &mut Decoder<'b>,
     read: impl FnOnce(&mut Decoder<'b>) -> Result<T, SessionMessageError>,
 ) -> Result<Option<T>, SessionMessageError> {
@@ -341,7 +341,7 @@ fn optional<'b, T>(
     read(decoder).map(Some)
 }
 
-fn malformed_error(decoder: &Decoder<'_>, wanted: &'static str) -> SessionMessageError {
+pub(crate) fn malformed_error(decoder: &Decoder<'_>, wanted: &'static str) -> SessionMessageError {
     SessionMessageError::Malformed { position: decoder.position(), wanted }
 }
 

@@ -10,6 +10,7 @@ use confide_evidence::{
         session_report_data,
     },
     claims::Claims,
+    cmw::parse_cmw,
     session_message::{SessionEvidence, SessionMessage},
     tagged_evidence::{TaggedCollateral, TaggedEvidence},
     weights_claim::{MeasuredWeights, WeightsClaim, WeightsSource},
@@ -137,6 +138,18 @@ fn batches_are_what_the_vectors_say() {
             assert_eq!(path.encode(), bytes(&shown["bytes"]), "{}", case["name"]);
             assert_eq!(path.root_report_data(&leaves[index].binder), tree.report_data());
         }
+    }
+}
+
+#[test]
+fn wrappers_read_as_the_vectors_say() {
+    for case in cases("cmw.json") {
+        let read = parse_cmw(&bytes(&case["bytes"]));
+        if refused_as_wanted(&case, &read) {
+            continue;
+        }
+        let encoded = read.expect("the wrapper is readable").encode();
+        assert_eq!(encoded, bytes(&case["encoded"]), "{}", case["name"]);
     }
 }
 

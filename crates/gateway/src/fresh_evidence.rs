@@ -16,8 +16,9 @@ use crate::{
     limits::GatewayLimits, metered_body::MeteredBody, refusal::RequestRefusal,
 };
 
-/// The longest request in bytes: a message with a context has 36.
-const REQUEST_BYTES_MAX: usize = 64;
+/// The longest request in bytes: a message with a context has 36, one with a request for an
+/// authenticator 59 and, from other programs, up to 517.
+const REQUEST_BYTES_MAX: usize = 517;
 
 /// Answers a request at [`EVIDENCE_PATH`](confide_channel::EVIDENCE_PATH).
 pub(crate) async fn answer(

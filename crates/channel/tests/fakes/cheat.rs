@@ -11,7 +11,7 @@ use confide_evidence::{
 use rcgen::{CertificateParams, KeyPair, PublicKeyData};
 use rustls::{
     ClientConfig, ServerConfig,
-    crypto::aws_lc_rs,
+    crypto::{CryptoProvider, aws_lc_rs},
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
     server::danger::{ClientCertVerified, ClientCertVerifier},
     sign::{CertifiedKey, SingleCertAndKey},
@@ -55,6 +55,10 @@ impl Cheat {
 
     pub(crate) fn version_2() -> Self {
         Self { alpn: "confide-session/2", ..Self::new() }
+    }
+
+    pub(crate) fn version_3() -> Self {
+        Self { alpn: "confide-session/3", ..Self::new() }
     }
 
     pub(crate) fn hash(&self) -> [u8; 32] {
@@ -133,11 +137,19 @@ pub(crate) async fn raw_client_with(
     cheat: &Cheat,
     io: DuplexStream,
 ) -> tokio_rustls::client::TlsStream<DuplexStream> {
+    raw_client_of(cheat, aws_lc_rs::default_provider(), io).await
+}
+
+/// A TLS client that offers what `provider` has.
+pub(crate) async fn raw_client_of(
+    cheat: &Cheat,
+    provider: CryptoProvider,
+    io: DuplexStream,
+) -> tokio_rustls::client::TlsStream<DuplexStream> {
     let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
     let certificate = params.self_signed(&cheat.key).unwrap().der().clone();
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(cheat.key.serialize_der()));
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()
         .dangerous()

@@ -1,0 +1,195 @@
+//! Exported authenticators (RFC 9261): signed and checked with the values that a session exports.
+//!
+//! rustls has none, but all that they need: the exporter, the negotiated suite, and a signing key.
+
+use aws_lc_rs::{
+    digest::{self, Context},
+    hmac,
+    signature::{
+        ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ED25519, UnparsedPublicKey,
+        VerificationAlgorithm,
+    },
+};
+use confide_evidence::{
+    authenticator::{
+        Authenticator, AuthenticatorAnswer, AuthenticatorError, AuthenticatorRequest,
+        SIGNATURE_SCHEMES, encode_certificate, encode_certificate_verify, encode_finished,
+        signed_content,
+    },
+    binder::{Role, SuiteHash},
+};
+use rustls::{SignatureScheme, pki_types::CertificateDer, sign::CertifiedKey};
+use zeroize::Zeroizing;
+
+use crate::{certificate::PeerCertificate, error::ChannelError};
+
+/// The exporter's labels for the handshake context and the MAC key of authenticators of one end
+/// (RFC 9261 section 5.1).
+pub(crate) fn exporter_labels(sender: Role) -> (&'static [u8], &'static [u8]) {
+    match sender {
+        Role::Client => (
+            b"EXPORTER-client authenticator handshake context",
+            b"EXPORTER-client authenticator finished key",
+        ),
+        Role::Server => (
+            b"EXPORTER-server authenticator handshake context",
+            b"EXPORTER-server authenticator finished key",
+        ),
+    }
+}
+
+/// The exported values of a session with which the authenticators of one end are made and checked.
+pub(crate) struct AuthenticatorKeys {
+    /// The hash of the session's cipher suite.
+    pub(crate) hash: SuiteHash,
+    /// The handshake context.
+    pub(crate) context: Zeroizing<Vec<u8>>,
+    /// The key of the MAC in `Finished`.
+    pub(crate) finished: Zeroizing<Vec<u8>>,
+}
+
+impl AuthenticatorKeys {
+    /// Makes an authenticator with `cmw` as its evidence. `request` is the whole message `asked`.
+    ///
+    /// # Errors
+    /// [`ChannelError::Identity`] if the peer verifies no scheme of this key, or signing fails;
+    /// [`ChannelError::Authenticator`] if the wrapper is too long.
+    pub(crate) fn make(
+        &self,
+        asked: &AuthenticatorRequest,
+        request: &[u8],
+        certified: &CertifiedKey,
+        cmw: &[u8],
+    ) -> Result<Vec<u8>, ChannelError> {
+        let chain: Vec<&[u8]> = certified.cert.iter().map(AsRef::as_ref).collect();
+        let certificate = encode_certificate(&asked.context, &chain, cmw)?;
+        let is_known = |scheme: &&u16| SIGNATURE_SCHEMES.contains(*scheme);
+        let schemes: Vec<SignatureScheme> =
+            asked.schemes.iter().filter(is_known).map(|scheme| (*scheme).into()).collect();
+        let identity_error = |reason: &str| ChannelError::Identity { reason: reason.into() };
+        let signer = certified
+            .key
+            .choose_scheme(&schemes)
+            .ok_or_else(|| identity_error("the peer verifies no signature scheme of this key"))?;
+        let content = signed_content(self.hash_transcript(&[request, &certificate]).as_ref());
+        let signature = signer.sign(&content).map_err(ChannelError::Tls)?;
+        let verify = encode_certificate_verify(signer.scheme().into(), &signature);
+        let transcript = self.hash_transcript(&[request, &certificate, &verify]);
+        let mac = hmac::sign(&self.mac_key(), transcript.as_ref());
+        Ok([certificate, verify, encode_finished(mac.as_ref())].concat())
+    }
+
+    /// Checks an authenticator that answers `asked`, whose whole message is `request`, and returns
+    /// its wrapper. The MAC is checked before the signature, and both before the content is read.
+    /// `spki` is the key that signed the TLS handshake: the authenticator has to be of the same.
+    ///
+    /// # Errors
+    /// [`AuthenticatorError`] names the first check that failed.
+    pub(crate) fn verify<'a>(
+        &self,
+        asked: &AuthenticatorRequest,
+        request: &[u8],
+        authenticator: &'a [u8],
+        spki: &[u8],
+    ) -> Result<&'a [u8], AuthenticatorError> {
+        let authenticator = match AuthenticatorAnswer::decode(authenticator)? {
+            AuthenticatorAnswer::Authenticator(authenticator) => authenticator,
+            AuthenticatorAnswer::Declined { mac } => {
+                let certificate = encode_certificate(&asked.context, &[], &[])?;
+                self.check_mac(&[request, &certificate], mac)?;
+                return Err(AuthenticatorError::Declined);
+            }
+        };
+        let Authenticator { certificate, certificate_verify, .. } = authenticator;
+        if authenticator.context != asked.context {
+            return Err(AuthenticatorError::Context);
+        }
+        self.check_mac(&[request, certificate, certificate_verify], authenticator.mac)?;
+        self.check_signature(asked, request, &authenticator, spki)?;
+        authenticator.find_cmw(asked)
+    }
+
+    fn check_signature(
+        &self,
+        asked: &AuthenticatorRequest,
+        request: &[u8],
+        authenticator: &Authenticator<'_>,
+        spki: &[u8],
+    ) -> Result<(), AuthenticatorError> {
+        let scheme = authenticator.scheme;
+        let leaf = authenticator.entries.first().ok_or(AuthenticatorError::NoCertificate)?;
+        let leaf = PeerCertificate::parse(&CertificateDer::from(leaf.certificate))
+            .map_err(|_| AuthenticatorError::Certificate)?;
+        let wrong_scheme = AuthenticatorError::Scheme { scheme };
+        if !asked.schemes.contains(&scheme) {
+            return Err(wrong_scheme);
+        }
+        let (algorithm, wanted): (&'static dyn VerificationAlgorithm, _) = match scheme {
+            0x0403 => (&ECDSA_P256_SHA256_ASN1, KeyAlgorithm::P256),
+            0x0503 => (&ECDSA_P384_SHA384_ASN1, KeyAlgorithm::P384),
+            0x0807 => (&ED25519, KeyAlgorithm::Ed25519),
+            _ => return Err(wrong_scheme),
+        };
+        let ((own, curve), key) = leaf.public_key();
+        if KeyAlgorithm::from_oids(&own, curve.as_deref()) != Some(wanted) {
+            return Err(wrong_scheme);
+        }
+        let transcript = self.hash_transcript(&[request, authenticator.certificate]);
+        let content = signed_content(transcript.as_ref());
+        UnparsedPublicKey::new(algorithm, key)
+            .verify(&content, authenticator.signature)
+            .map_err(|_| AuthenticatorError::Signature)?;
+        match leaf.spki() {
+            Ok(own) if *own == *spki => Ok(()),
+            _ => Err(AuthenticatorError::Key),
+        }
+    }
+
+    /// Compares the MAC in constant time.
+    fn check_mac(&self, parts: &[&[u8]], mac: &[u8]) -> Result<(), AuthenticatorError> {
+        let transcript = self.hash_transcript(parts);
+        hmac::verify(&self.mac_key(), transcript.as_ref(), mac).map_err(|_| AuthenticatorError::Mac)
+    }
+
+    fn mac_key(&self) -> hmac::Key {
+        let algorithm = match self.hash {
+            SuiteHash::Sha256 => hmac::HMAC_SHA256,
+            SuiteHash::Sha384 => hmac::HMAC_SHA384,
+        };
+        hmac::Key::new(algorithm, &self.finished)
+    }
+
+    /// The hash of the handshake context and messages.
+    fn hash_transcript(&self, messages: &[&[u8]]) -> digest::Digest {
+        let algorithm = match self.hash {
+            SuiteHash::Sha256 => &digest::SHA256,
+            SuiteHash::Sha384 => &digest::SHA384,
+        };
+        let mut context = Context::new(algorithm);
+        context.update(&self.context);
+        for message in messages {
+            context.update(message);
+        }
+        context.finish()
+    }
+}
+
+/// The key algorithms of [`SIGNATURE_SCHEMES`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KeyAlgorithm {
+    P256,
+    P384,
+    Ed25519,
+}
+
+impl KeyAlgorithm {
+    /// The algorithm with these object identifiers of algorithm and curve (RFC 5480, RFC 8410).
+    fn from_oids(algorithm: &str, curve: Option<&str>) -> Option<Self> {
+        match (algorithm, curve) {
+            ("1.2.840.10045.2.1", Some("1.2.840.10045.3.1.7")) => Some(Self::P256),
+            ("1.2.840.10045.2.1", Some("1.3.132.0.34")) => Some(Self::P384),
+            ("1.3.101.112", None) => Some(Self::Ed25519),
+            _ => None,
+        }
+    }
+}
