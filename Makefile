@@ -21,7 +21,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build operator operators-build libraries semver protocols idle faults prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python sigma disclosure receipts authenticators peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python sigma disclosure receipts authenticators peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -98,6 +98,9 @@ protocols: build  ## h2spec and sslyze against the gateway (skipped where Go or 
 idle: build  ## memory of the gateway and the kernel for each of 200,000 idle connections (18,000 without root)
 	python3 tests/idle_connections.py $(BINARY)
 	python3 tests/idle_connections.py $(BINARY) --before-request
+
+llama: build  ## measured weights and receipts in front of a real llama.cpp server (skipped where its wheel is missing)
+	tests/llama.sh $(abspath $(BINARY))
 
 faults: build  ## the gateway while everything around it fails: figures, and promises that must hold (three minutes)
 	python3 tests/gateway_faults.py $(BINARY)
@@ -196,6 +199,7 @@ long: build prover seal walk  ## what CI has no time for: the release build, ten
 	$(MAKE) differential DIFFERENTIAL_SECONDS=600
 	$(MAKE) soak
 	$(MAKE) faults
+	$(MAKE) llama
 	cargo test --release --locked -p confide-native -- --ignored
 	@# Clippy checks all of OpenVM anew: minutes that CI does not have.
 	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo clippy --release --locked --all-targets -- -D warnings

@@ -38,7 +38,9 @@ def main() -> int:
         ):
             outcome = check(site)
             broken += outcome is not None
-            print(f"{'broken' if outcome else 'held'}: {check.__doc__}{f': {outcome}' if outcome else ''}")
+            print(
+                f"{'broken' if outcome else 'held'}: {check.__doc__}{f': {outcome}' if outcome else ''}"
+            )
     return 1 if broken else 0
 
 

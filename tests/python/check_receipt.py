@@ -357,7 +357,12 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["--files"]:
         report = read_report(pathlib.Path(arguments[1]).read_bytes(), None)
         case: Record = {"receipt": pathlib.Path(arguments[2]).read_text()}
-        case |= {"configurations": [arguments[3]], "weights": None, "request": None, "response": None}
+        case |= {
+            "configurations": [arguments[3]],
+            "weights": None,
+            "request": None,
+            "response": None,
+        }
         case |= {"at": int(time.time()), "key_validity_s_max": 86_400}
         print(json.dumps(judge_receipt(case, report), indent=2))
         return 0

@@ -124,7 +124,9 @@ def fields(
 
 def measurements(weights: Sequence[bytes | None]) -> bytes:
     """The claim about weights; None stands for weights that were not measured."""
-    return array(*(text("not measured") if one is None else array(uint(1), bstr(one)) for one in weights))
+    return array(
+        *(text("not measured") if one is None else array(uint(1), bstr(one)) for one in weights)
+    )
 
 
 def claims(**values: Any) -> bytes:
@@ -167,7 +169,9 @@ def claims_cases() -> list[Case]:
         bad("weights of 31 bytes", claims(weights=[WEIGHTS[0][:31]]), "malformed"),
         bad(
             "an unknown source of weights",
-            claims(weights=WEIGHTS[:1]).replace(array(uint(1), bstr(WEIGHTS[0])), array(uint(2), bstr(WEIGHTS[0]))),
+            claims(weights=WEIGHTS[:1]).replace(
+                array(uint(1), bstr(WEIGHTS[0])), array(uint(2), bstr(WEIGHTS[0]))
+            ),
             "malformed",
         ),
         bad("hash of GPU evidence of 31 bytes", claims(gpu=GPU[:31]), "digest_length"),
