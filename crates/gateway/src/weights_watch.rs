@@ -93,7 +93,8 @@ impl WeightsWatch {
     }
 
     fn still_listens(&self) -> bool {
-        self.process().as_ref().is_some_and(|process| process.still_listens())
+        let process = self.process().clone();
+        process.is_some_and(|process| process.still_listens())
     }
 
     fn process(&self) -> MutexGuard<'_, Option<Arc<ServerProcess>>> {

@@ -4,6 +4,7 @@
 use std::{
     collections::{HashMap, HashSet},
     ffi::OsStr,
+    iter,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -58,9 +59,12 @@ impl ServerProcess {
         let sockets = find_sockets(address)?;
         let holders: Vec<(&SeenProcess, HeldSocket)> = processes
             .values()
-            .filter_map(|seen| Some((seen, seen.find_socket(&sockets)?)))
+            .flat_map(|seen| seen.list_sockets(&sockets).into_iter().map(move |held| (seen, held)))
             .collect();
-        let first = holders.first().ok_or(ServerProcessError::NotVisible { address })?;
+        let is_held = |socket: &u64| holders.iter().any(|(_, held)| held.inode == *socket);
+        // A program that cannot be seen may share the port (`SO_REUSEPORT`).
+        let first = holders.first().filter(|_| sockets.iter().all(is_held));
+        let first = first.ok_or(ServerProcessError::NotVisible { address })?;
         // The one process from which all others descend.
         let root = holders
             .iter()
@@ -139,14 +143,16 @@ impl SeenProcess {
         (self.pid, self.started)
     }
 
-    /// The one of the sockets that the process has open.
-    fn find_socket(&self, sockets: &[u64]) -> Option<HeldSocket> {
-        self.process.fd().ok()?.flatten().find_map(|fd| match fd.target {
+    /// Those of the sockets that the process has open.
+    fn list_sockets(&self, sockets: &[u64]) -> Vec<HeldSocket> {
+        let open = self.process.fd().into_iter().flatten().flatten();
+        let held = open.filter_map(|fd| match fd.target {
             FDTarget::Socket(inode) if sockets.contains(&inode) => {
                 Some(HeldSocket { descriptor: fd.fd, inode })
             }
             _ => None,
-        })
+        });
+        held.collect()
     }
 }
 
@@ -159,8 +165,11 @@ fn find_sockets(address: SocketAddr) -> Result<Vec<u64>, ServerProcessError> {
     // A machine without IPv6 has no such list.
     listening.extend(procfs::net::tcp6().unwrap_or_default());
     listening.retain(|entry| entry.state == TcpState::Listen);
-    let all: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
-    let found = [address.ip(), all[0], all[1]].into_iter().find_map(|ip| {
+    let all: &[IpAddr] = match address.ip() {
+        IpAddr::V4(_) => &[Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()],
+        IpAddr::V6(_) => &[Ipv6Addr::UNSPECIFIED.into()],
+    };
+    let found = iter::once(&address.ip()).chain(all).find_map(|&ip| {
         let takes = |entry: &&TcpNetEntry| {
             entry.local_address.ip().to_canonical() == ip
                 && entry.local_address.port() == address.port()
@@ -459,7 +468,7 @@ os.read(ready, 1)
         drop(program);
         // Another process with the same number would not be taken for it.
         let _ = ServerProcess::find(found.address(), &weights, &readers);
-        assert!(readers.0.lock().unwrap().is_empty());
+        assert!(readers.0.lock().unwrap().iter().all(|(pid, _)| *pid != found.pid()));
     }
 
     #[test]
@@ -469,6 +478,14 @@ os.read(ready, 1)
         let refused = ServerProcess::find(address, &weights, &WeightsReaders::default())
             .map(|found| found.pid());
         assert!(matches!(refused, Err(ServerProcessError::NotListening { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn a_socket_of_another_family_takes_no_connection_to_the_address() {
+        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert_eq!(find_sockets((Ipv4Addr::LOCALHOST, port).into()).unwrap().len(), 1);
+        assert!(find_sockets((Ipv6Addr::LOCALHOST, port).into()).is_err());
     }
 
     #[test]
