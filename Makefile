@@ -21,7 +21,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python sigma disclosure receipts authenticators peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python sigma disclosure receipts authenticators peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -104,6 +104,10 @@ llama: build  ## measured weights and receipts in front of a real llama.cpp serv
 
 faults: build  ## the gateway while everything around it fails: figures, and promises that must hold (three minutes)
 	python3 tests/gateway_faults.py $(BINARY)
+
+traffic: build  ## attacks on what encrypted traffic and a shared prefix cache tell, without and with what hides it (15 minutes)
+	python3 tests/traffic_attack.py $(BINARY) --steps-too
+	python3 tests/cache_attack.py $(BINARY)
 
 no-std: tools  ## the appraisal builds for a target that has no std
 	tests/no_std.sh
@@ -200,6 +204,7 @@ long: build prover seal walk  ## what CI has no time for: the release build, ten
 	$(MAKE) soak
 	$(MAKE) faults
 	$(MAKE) llama
+	$(MAKE) traffic
 	cargo test --release --locked -p confide-native -- --ignored
 	@# Clippy checks all of OpenVM anew: minutes that CI does not have.
 	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo clippy --release --locked --all-targets -- -D warnings

@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     api_key::find_credential,
-    refusal::RequestRefusal,
+    choice_error::ChoiceError,
     request_model::{check_json_headers, parse_body},
 };
 
@@ -72,16 +72,16 @@ impl CacheSalt {
     /// Writes the salt into a body, in place of the client's own, and its length into the head.
     ///
     /// # Errors
-    /// [`RequestRefusal::Unsaltable`] for a body that is not one JSON object, or that a server could
+    /// [`ChoiceError`] for a body that is not one JSON object, or that a server could
     /// read in another coding or character set.
     pub(crate) async fn write_to(
         self,
         headers: &mut HeaderMap,
         body: &Bytes,
-    ) -> Result<Bytes, RequestRefusal> {
+    ) -> Result<Bytes, ChoiceError> {
         check_json_headers(headers)?;
         let salted = parse_body(body, move |body| insert_cache_salt(body, &self.0)).await;
-        let salted = salted.map_err(|_| RequestRefusal::Unsaltable)?;
+        let salted = salted.map_err(|Unsaltable| ChoiceError::Unsaltable)?;
         for name in &FIELDS_OF_BYTES {
             headers.remove(name);
         }

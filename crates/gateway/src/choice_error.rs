@@ -28,6 +28,9 @@ pub(crate) enum ChoiceError {
     /// The body names no model, or in a way that servers read differently.
     #[error(transparent)]
     ModelNotNamed(#[from] ModelFieldError),
+    /// No salt for the prefix cache can be written into the body.
+    #[error("request body: wanted one JSON object in UTF-8, got something else")]
+    Unsaltable,
     /// No server of the group lists the model.
     #[error("the model does not exist: no model server of this path lists it")]
     ModelNotFound,
@@ -55,6 +58,7 @@ impl ChoiceError {
             Self::ContentType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "content_type"),
             Self::BodyLate { .. } => (StatusCode::REQUEST_TIMEOUT, "request_timeout"),
             Self::ModelNotNamed(_) => (StatusCode::BAD_REQUEST, "model_not_named"),
+            Self::Unsaltable => (StatusCode::BAD_REQUEST, "body_not_json"),
             Self::ModelNotFound => (StatusCode::NOT_FOUND, "model_not_found"),
             Self::BuffersFull => (StatusCode::SERVICE_UNAVAILABLE, "gateway_busy"),
             Self::Queue(QueueError::Full { .. }) | Self::QueueShareFull { .. } => {

@@ -41,8 +41,6 @@ pub(crate) enum RequestRefusal {
         bytes_per_s: u64,
     },
     BodyBroken,
-    /// A body into which no salt for the prefix cache can be written.
-    Unsaltable,
     Choice(ChoiceError),
     NoRoute,
     /// The head has more fields than allowed.
@@ -155,11 +153,6 @@ impl RequestRefusal {
             }
             Self::BodyPaused => (timeout, "request_timeout", "request body paused too long"),
             Self::BodyBroken => (bad, "request_broken", "request body ended early"),
-            Self::Unsaltable => (
-                bad,
-                "body_not_json",
-                "request body: wanted one JSON object in UTF-8, without a content coding",
-            ),
             Self::NoRoute => (
                 StatusCode::NOT_FOUND,
                 "route_not_allowed",

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use confide_gateway::AnswerShape;
+use confide_gateway::{AnswerShape, GatewayError};
 
-use super::terminate::parse_answer_shape;
 use crate::{error::CliError, process};
 
 /// What the bench measured for one shape (docs/traffic-shape.md, "The price").
@@ -16,6 +15,11 @@ pub(crate) struct Args {
     /// The shape, as for --answer-shape
     #[arg(value_name = "BYTES/MS/SLOTS", value_parser = parse_answer_shape)]
     shape: AnswerShape,
+}
+
+/// Parses the shape of answers.
+pub(super) fn parse_answer_shape(text: &str) -> Result<AnswerShape, GatewayError> {
+    text.parse()
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {

@@ -17,7 +17,7 @@ use confide_gateway::{
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::shape::describe_price;
+use super::shape::{describe_price, parse_answer_shape};
 use crate::{
     binding::BindingName,
     error::CliError,
@@ -270,8 +270,9 @@ impl TerminateConfig {
         running: Option<RunningParts<'_>>,
         telemetry: Option<&Telemetry>,
     ) -> Result<PreparedGateway, CliError> {
-        if let (Some(shape), None) = (&self.args.answer_shape, &running) {
-            eprint!("{}", describe_price(shape));
+        let shape_in_use = running.as_ref().and_then(|running| running.configuration.answer_shape);
+        if let Some(shape) = self.args.answer_shape.filter(|shape| Some(*shape) != shape_in_use) {
+            eprint!("{}", describe_price(&shape));
         }
         let attester = self.open_attester()?;
         let certificate = self.read_certificate()?;
@@ -499,11 +500,6 @@ pub(crate) fn parse_route(text: &str, group: &str) -> Result<Route, CliError> {
         CliError::new(error)
             .with_hint("for instance --route /tokenize, or --route 'DELETE /v1/x/*'")
     })
-}
-
-/// Parses the shape of answers.
-pub(crate) fn parse_answer_shape(text: &str) -> Result<AnswerShape, GatewayError> {
-    text.parse()
 }
 
 /// Parses the address of a model server, which is sent requests over HTTP/2 if `speaks_http2`.

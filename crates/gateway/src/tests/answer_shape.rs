@@ -37,7 +37,7 @@ async fn shaped_gateway(upstream: SocketAddr) -> RunningGateway {
 }
 
 /// A streamed answer of these pieces.
-fn chunked(pieces: &[&str]) -> String {
+fn encode_stream(pieces: &[&str]) -> String {
     let chunks = pieces.iter().map(|piece| format!("{:x}\r\n{piece}\r\n", piece.len()));
     format!("{CHUNKED}{}{LAST_CHUNK}", chunks.collect::<String>())
 }
@@ -81,7 +81,7 @@ fn events_of(stream: &str) -> Vec<&str> {
 #[tokio::test]
 async fn a_stream_leaves_in_slots_of_one_size_with_all_its_events() {
     let pieces: Vec<&str> = EVENTS.split_inclusive("\"").collect();
-    let gateway = shaped_gateway(upstream_of(chunked(&pieces)).await).await;
+    let gateway = shaped_gateway(upstream_of(encode_stream(&pieces)).await).await;
     let got = exchange(gateway.address, GET_CLOSE).await;
     let chunks = chunks_of(&got);
     assert_eq!(chunks.len() % SLOTS, 0, "{got}");
@@ -144,7 +144,7 @@ fn record_lengths(mut bytes: &[u8]) -> Vec<usize> {
 
 /// The lengths of the records in which a gateway of TLS sends a stream of these pieces.
 async fn observe_stream(pieces: &[&str], version: &str) -> Vec<usize> {
-    let upstream = upstream_of(chunked(pieces)).await;
+    let upstream = upstream_of(encode_stream(pieces)).await;
     let options = GatewayOptions {
         configuration: shaped_configuration(upstream, Binding::None),
         key_validity: Duration::from_secs(3600),
@@ -248,7 +248,7 @@ async fn the_server_is_asked_for_answers_without_coding_and_trailers_are_dropped
         let saw = saw.clone();
         async move {
             saw.send(read_until(&mut stream, "\r\n\r\n").await).unwrap();
-            let answer = chunked(&["data: 1\n\n"]);
+            let answer = encode_stream(&["data: 1\n\n"]);
             let answer = answer.replace("content-type", "trailer: x-a\r\ncontent-type");
             let answer = answer.replace(LAST_CHUNK, "0\r\nx-a: 1\r\n\r\n");
             stream.write_all(answer.as_bytes()).await.unwrap();
@@ -266,7 +266,8 @@ async fn the_server_is_asked_for_answers_without_coding_and_trailers_are_dropped
 
 #[tokio::test]
 async fn a_receipt_covers_the_bytes_with_what_fills_them_up() {
-    let configuration = shaped_configuration(upstream_of(chunked(&[EVENTS])).await, Binding::Key);
+    let configuration =
+        shaped_configuration(upstream_of(encode_stream(&[EVENTS])).await, Binding::Key);
     let gateway = gateway_of_configuration(configuration).await;
     let got = exchange(gateway.address, &post("")).await;
     let receipt = fetch_receipt(gateway.address, field(&got, "x-receipt-id").unwrap()).await;
