@@ -33,11 +33,11 @@ use crate::{
 };
 
 /// Accepts a quote that is the word `quote` and the expected report data.
-struct Appraiser;
+pub(crate) struct Appraiser;
 
 #[derive(Debug, thiserror::Error)]
 #[error("not the expected report data")]
-struct Rejected;
+pub(crate) struct Rejected;
 
 impl Appraise for Appraiser {
     type Appraised = Vec<u8>;

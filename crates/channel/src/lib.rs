@@ -41,6 +41,8 @@ mod nested;
 mod options;
 mod own_evidence;
 mod plain;
+#[cfg(test)]
+mod relay_tests;
 mod renewal;
 mod server;
 mod session;

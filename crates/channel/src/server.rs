@@ -309,6 +309,12 @@ impl Server {
         (not_after != u64::MAX).then_some(not_after)
     }
 
+    /// The key as it would leak from the TEE.
+    #[cfg(test)]
+    pub(crate) fn leak_key(&self) -> Arc<CertifiedKey> {
+        self.identities.current().certified.clone()
+    }
+
     /// The current key and its expiry.
     pub fn key_identity(&self) -> KeyIdentity {
         let identity = self.identities.current();
