@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use confide_evidence::{EvidenceKind, UnixSeconds, detect_kind};
+use confide_evidence::{EvidenceKind, UnixSeconds, detect_kind, weights_claim::WeightsSource};
 use confide_receipt::{
     AttestationReport, CONFIGURATION_EVENT, FORWARDED_EVENT, Keyset, MODEL_EVENT, Nonce,
     RECEIVED_EVENT, RETURNED_EVENT, SignedReceipt, digest_text,
