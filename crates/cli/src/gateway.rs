@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The arguments that describe a single listener, and their groups: a file describes it otherwise.
-const SINGLE_LISTENER: [&str; 27] = [
+const SINGLE_LISTENER: [&str; 28] = [
     "listen",
     "upstream",
     "upstream_ca",
@@ -51,6 +51,7 @@ const SINGLE_LISTENER: [&str; 27] = [
     "certificate_out",
     "session_tickets",
     "receipts",
+    "encrypted_bodies",
     "threads",
     "client_policy",
     "access_log",

@@ -11,9 +11,10 @@ use std::{
 
 use bytes::Bytes;
 use confide_channel::EVIDENCE_PATH;
+use confide_encrypted_body::KEYS_PATH;
 use confide_http::{
-    BodyPace, BusyGuard, ClientHandshake, HandshakeKey, Peer, has_supported_transfer_codings,
-    is_websocket_request, remove_fields, remove_hop_by_hop, remove_underscored,
+    BodyPace, BusyGuard, ClientHandshake, HandshakeKey, Peer, is_websocket_request,
+    remove_hop_by_hop,
 };
 use http::{
     HeaderValue, Method, Request, Response, StatusCode, Version, header, request, uri::PathAndQuery,
@@ -34,6 +35,7 @@ use crate::{
     configuration::{GatewayConfiguration, WELL_KNOWN_PATH},
     connection::{Connection, OpenAnswer},
     date_line::DateLine,
+    encrypted_request::{EncryptedRequests, is_encrypted},
     error::GatewayError,
     fault::{UpstreamFailure, UpstreamFault},
     fresh_evidence, http2_head,
@@ -51,9 +53,10 @@ use crate::{
     refusal::RequestRefusal,
     request_head,
     request_model::{RequestModel, check_json_headers, describe_body, find_model},
-    route::{PathPattern, REROUTING, Route, WEBSOCKET, websocket_method},
+    route::{PathPattern, Route, WEBSOCKET, websocket_method},
+    sealed_answer::GatewayBody,
     server_group::{ServerGroup, ServerPermit, ServerSet},
-    trailers::{TrailerRule, accept_trailers, accepts_trailers, announced_trailers},
+    trailers::{TrailerRule, announced_trailers},
     upstream::Upstream,
     upstream_exchange::{UnansweredAttempt, send_to_upstream},
     upstream_request::RequestBody,
@@ -75,6 +78,7 @@ pub(crate) struct Proxy {
     authorizer: Option<Arc<Authorizer>>,
     telemetry: Option<Arc<Telemetry>>,
     receipts: Option<Arc<ReceiptService>>,
+    encrypted_requests: Option<Arc<EncryptedRequests>>,
     /// Returns Unix seconds, for the `Date` of answers.
     clock: Option<fn() -> u64>,
 }
@@ -116,6 +120,7 @@ impl Proxy {
             authorizer: None,
             telemetry: None,
             receipts: None,
+            encrypted_requests: None,
             clock: None,
         })
     }
@@ -145,8 +150,12 @@ impl Proxy {
         self
     }
 
-    pub(crate) fn with_receipts(mut self, receipts: Option<Arc<ReceiptService>>) -> Self {
-        self.receipts = receipts;
+    pub(crate) fn with_receipts(
+        mut self,
+        receipts: Option<Arc<ReceiptService>>,
+        encrypted_requests: Option<Arc<EncryptedRequests>>,
+    ) -> Self {
+        (self.receipts, self.encrypted_requests) = (receipts, encrypted_requests);
         self
     }
 
@@ -215,7 +224,7 @@ impl Proxy {
         &self,
         mut request: Request<ClientBody>,
         refusal: RequestRefusal,
-    ) -> Response<ObservedBody> {
+    ) -> Response<GatewayBody> {
         let (telemetry, method) = (self.telemetry.as_ref(), request.method().clone());
         let began = Instant::now();
         let mut observation = RequestObservation::begin(telemetry, &method, request.headers_mut());
@@ -224,7 +233,7 @@ impl Proxy {
             let pattern = self.pattern_of(request.uri().path());
             log.record_answer(&method, pattern, response.status(), began.elapsed());
         }
-        observation.observe_answer(response)
+        observation.observe_answer(response).map(GatewayBody::clear)
     }
 
     /// Marks an answer with the keyset of receipts, if there is one.
@@ -239,6 +248,39 @@ impl Proxy {
     ///
     /// If the answer accepts a WebSocket, its relay is queued in the connection.
     pub(crate) async fn answer(
+        &self,
+        request: Request<ClientBody>,
+        connection: ClientConnection<'_>,
+    ) -> Response<GatewayBody> {
+        match &self.encrypted_requests {
+            Some(requests) if is_encrypted(request.headers()) => {
+                // Boxed, because other requests do not need the space.
+                Box::pin(self.answer_encrypted(requests, request, connection)).await
+            }
+            _ => self.answer_decrypted(request, connection).await.map(GatewayBody::clear),
+        }
+    }
+
+    /// Decrypts a request, answers it like any other, and encrypts the answer.
+    async fn answer_encrypted(
+        &self,
+        requests: &EncryptedRequests,
+        request: Request<ClientBody>,
+        connection: ClientConnection<'_>,
+    ) -> Response<GatewayBody> {
+        let (mut head, body) = request.into_parts();
+        let opened = requests.open(&mut head, body, &self.buffers, connection.peer).await;
+        let (body, terms) = match opened {
+            Ok(opened) => opened,
+            Err(refusal) => {
+                return self.refuse(Request::from_parts(head, ClientBody::Empty), refusal);
+            }
+        };
+        let answer = self.answer_decrypted(Request::from_parts(head, body), connection).await;
+        terms.seal(answer)
+    }
+
+    async fn answer_decrypted(
         &self,
         mut request: Request<ClientBody>,
         connection: ClientConnection<'_>,
@@ -261,6 +303,7 @@ impl Proxy {
         match path::normalise(path) {
             Ok(path) if path == WELL_KNOWN_PATH => WELL_KNOWN_PATH,
             Ok(path) if path == EVIDENCE_PATH => EVIDENCE_PATH,
+            Ok(path) if self.encrypted_requests.is_some() && path == KEYS_PATH => KEYS_PATH,
             Ok(path) if self.receipts.is_some() && path.starts_with(ACI_PATHS) => ACI_ROUTE,
             Ok(path) => {
                 let route = self.routes.iter().find(|(pattern, ..)| pattern.matches(&path));
@@ -322,11 +365,14 @@ impl Proxy {
         }
         let handshake =
             is_websocket.then(|| request_head::take_handshake(&mut head)).transpose()?;
-        if head.version == Version::HTTP_2 && BODILESS.contains(&head.method) && !is_websocket {
+        if head.version == Version::HTTP_2
+            && request_head::BODILESS.contains(&head.method)
+            && !is_websocket
+        {
             let deadline = self.limits.request_body_pace.pause;
             http2_head::wait_for_empty_body(&mut body, deadline).await?;
         }
-        let (head, body) = self.check_and_strip(head, body)?;
+        let (head, body) = request_head::check_and_strip(head, body, &self.limits)?;
         let destination = Destination { target: &target, group };
         let (answer, relay) = {
             // Pinned here: an async function that takes it by value would hold it twice.
@@ -369,6 +415,12 @@ impl Proxy {
             observation.record_route(WELL_KNOWN_PATH);
             return Some(Box::pin(async { self.describe_gateway(&head.method) }));
         }
+        if let Some(requests) = &self.encrypted_requests
+            && target.path() == KEYS_PATH
+        {
+            observation.record_route(KEYS_PATH);
+            return Some(Box::pin(async { requests.answer_keys(&head.method) }));
+        }
         let receipts = self.receipts.as_ref().filter(|_| target.path().starts_with(ACI_PATHS))?;
         observation.record_route(ACI_ROUTE);
         Some(Box::pin(receipts.answer(&head.method, &head.headers, target, peer)))
@@ -387,7 +439,7 @@ impl Proxy {
         request_head::check_host(head)?;
         let target = request_head::normalise_target(&head.uri).map_err(RequestRefusal::Target)?;
         match self.model_change.has_happened() {
-            true => Err(changed_model_refusal()),
+            true => Err(RequestRefusal::changed_model()),
             false => Ok(target),
         }
     }
@@ -401,7 +453,7 @@ impl Proxy {
         }
         tokio::select! {
             biased;
-            () = self.model_change.wait() => Err(changed_model_refusal()),
+            () = self.model_change.wait() => Err(RequestRefusal::changed_model()),
             answer = answer => answer,
         }
     }
@@ -458,45 +510,6 @@ impl Proxy {
             true => Err(RequestRefusal::Method(allowed.join(", "))),
             false => Err(RequestRefusal::NoRoute),
         }
-    }
-
-    /// Refuses a request that no server should get, and removes the fields of the client's
-    /// connection.
-    fn check_and_strip(
-        &self,
-        mut head: request::Parts,
-        body: ClientBody,
-    ) -> Result<(request::Parts, LimitedBody<ClientBody>), RequestRefusal> {
-        if !has_supported_transfer_codings(&head.headers) {
-            return Err(RequestRefusal::TransferCoding);
-        }
-        // A server that does not read such a body takes it for the next request, which would bypass
-        // the routes.
-        if BODILESS.contains(&head.method) && !body.is_end_stream() {
-            return Err(RequestRefusal::BodyNotAllowed);
-        }
-        let limit = self.limits.request_body_bytes;
-        if body.size_hint().lower() > limit {
-            return Err(RequestRefusal::TooLong { limit });
-        }
-        head.version = Version::HTTP_11;
-        let announced = announced_trailers(&head.headers);
-        let accepts_trailers = accepts_trailers(&head.headers);
-        remove_hop_by_hop(&mut head.headers);
-        remove_fields(&mut head.headers, &REROUTING);
-        remove_underscored(&mut head.headers);
-        if accepts_trailers {
-            accept_trailers(&mut head.headers);
-        }
-        let mut trailers = TrailerRule::Drop;
-        if let Some(names) = announced
-            // A body with a length has no chunks, and so no place for trailers.
-            && body.size_hint().exact().is_none()
-        {
-            head.headers.insert(header::TRAILER, names);
-            trailers = TrailerRule::Pass { fields_max: self.limits.head_fields };
-        }
-        Ok((head, LimitedBody::new(body, limit, self.limits.request_body_pace, trailers)))
     }
 
     /// Counts the tokens of an answer for its API key, and for metrics.
@@ -769,9 +782,6 @@ impl Proxy {
 /// The line of the log for a server that could not be used.
 const NEXT_SERVER: &str = "a model server took no request: the next one is tried";
 
-/// Methods whose content has no meaning (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5, 9.3.7).
-const BODILESS: [Method; 4] = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];
-
 /// An answer of the gateway's own.
 type OwnAnswer<'a> = dyn Future<Output = Result<Response<AnswerBody>, RequestRefusal>> + Send + 'a;
 
@@ -787,9 +797,4 @@ struct ReadRequest {
     body: Bytes,
     model: RequestModel,
     candidates: ServerSet,
-}
-
-fn changed_model_refusal() -> RequestRefusal {
-    let reason = "it has already named another model";
-    RequestRefusal::Upstream(UpstreamFailure::new(UpstreamFault::ModelChanged, reason))
 }

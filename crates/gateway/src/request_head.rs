@@ -1,16 +1,28 @@
 //! The checks of the head of every request.
 
-use confide_http::ClientHandshake;
+use confide_http::{
+    ClientHandshake, has_supported_transfer_codings, remove_fields, remove_hop_by_hop,
+    remove_underscored,
+};
 use http::{
     Method, Uri, Version, header, request,
     uri::{Authority, PathAndQuery, Scheme},
 };
+use http_body::Body;
 
 use crate::{
+    body::LimitedBody,
+    client_body::ClientBody,
+    limits::GatewayLimits,
     path::{self, PathFault},
     refusal::RequestRefusal,
-    route::WEBSOCKET,
+    route::{REROUTING, WEBSOCKET},
+    trailers::{TrailerRule, accept_trailers, accepts_trailers, announced_trailers},
 };
+
+/// Methods whose content has no meaning (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5, 9.3.7).
+pub(crate) const BODILESS: [Method; 4] =
+    [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];
 
 /// Refuses methods that are never proxied. TRACE would have the keys in a request's fields echoed
 /// (RFC 9110 section 9.3.8).
@@ -70,4 +82,43 @@ pub(crate) fn normalise_target(uri: &Uri) -> Result<PathAndQuery, PathFault> {
         None => path.into_owned(),
     };
     text.parse().map_err(|_| PathFault::UnencodedCharacter)
+}
+
+/// Refuses a request that no server should get, and removes the fields of the client's
+/// connection.
+pub(crate) fn check_and_strip(
+    mut head: request::Parts,
+    body: ClientBody,
+    limits: &GatewayLimits,
+) -> Result<(request::Parts, LimitedBody<ClientBody>), RequestRefusal> {
+    if !has_supported_transfer_codings(&head.headers) {
+        return Err(RequestRefusal::TransferCoding);
+    }
+    // A server that does not read such a body takes it for the next request, which would bypass
+    // the routes.
+    if BODILESS.contains(&head.method) && !body.is_end_stream() {
+        return Err(RequestRefusal::BodyNotAllowed);
+    }
+    let limit = limits.request_body_bytes;
+    if body.size_hint().lower() > limit {
+        return Err(RequestRefusal::TooLong { limit });
+    }
+    head.version = Version::HTTP_11;
+    let announced = announced_trailers(&head.headers);
+    let accepts_trailers = accepts_trailers(&head.headers);
+    remove_hop_by_hop(&mut head.headers);
+    remove_fields(&mut head.headers, &REROUTING);
+    remove_underscored(&mut head.headers);
+    if accepts_trailers {
+        accept_trailers(&mut head.headers);
+    }
+    let mut trailers = TrailerRule::Drop;
+    if let Some(names) = announced
+        // A body with a length has no chunks, and so no place for trailers.
+        && body.size_hint().exact().is_none()
+    {
+        head.headers.insert(header::TRAILER, names);
+        trailers = TrailerRule::Pass { fields_max: limits.head_fields };
+    }
+    Ok((head, LimitedBody::new(body, limit, limits.request_body_pace, trailers)))
 }

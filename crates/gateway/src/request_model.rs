@@ -104,7 +104,9 @@ pub(crate) async fn describe_body(headers: &HeaderMap, body: &Bytes) -> Describe
 ///
 /// # Panics
 /// If `work` does.
-async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
     match tokio::task::spawn_blocking(work).await.map_err(JoinError::try_into_panic) {
         Ok(outcome) => outcome,
         Err(Ok(panic)) => std::panic::resume_unwind(panic),

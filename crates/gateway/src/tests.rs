@@ -27,6 +27,7 @@ mod admin;
 mod api_keys;
 mod authorization_hook;
 mod checked_upstream;
+mod encrypted_bodies;
 mod faults;
 mod framing;
 mod fresh_evidence;
