@@ -21,7 +21,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python sigma disclosure receipts authenticators peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -57,7 +57,7 @@ zkvm-keys: prover  ## the keys that check, after a guest or the back end changed
 	$(PROVER) keys --elf guests/elf --out zkvm/keys --digests guests/elf/digests.toml
 	$(MAKE) prover
 
-test: style python-style prover unit operators-build libraries no-std programs vectors python sigma disclosure receipts authenticators peft seal statistics kernels worker go selftest fuzz differential zkvm-test  ## everything that CI checks
+test: style python-style prover unit operators-build libraries no-std programs vectors python sigma disclosure receipts authenticators encrypted-bodies peft seal statistics kernels worker go selftest fuzz differential zkvm-test  ## everything that CI checks
 	@echo "all tests passed"
 
 # Clippy's driver compiles as rustc does and lints on the way: what is tested is built and linted at once.
@@ -140,6 +140,12 @@ receipts: tools  ## receipts of answers, by a second checker written from docs/r
 authenticators: tools  ## exported authenticators, by a second implementation of docs/channel-3.md
 	python3 tests/python/check_authenticator.py
 
+encrypted-bodies: tools  ## encrypted bodies, by a second reader written from docs/encrypted-bodies.md
+	python3 tests/python/check_encrypted_body.py
+
+ehbp-peers: build  ## clients of EHBP that others wrote, against the gateway (skipped where they cannot be had)
+	tests/ehbp_peers.sh $(BINARY)
+
 peft: tools  ## PEFT's own deltas compared with ours (skipped where torch is missing)
 	tests/peft.sh
 
@@ -205,6 +211,7 @@ long: build prover seal walk  ## what CI has no time for: the release build, ten
 	$(MAKE) faults
 	$(MAKE) llama
 	$(MAKE) traffic
+	$(MAKE) ehbp-peers
 	cargo test --release --locked -p confide-native -- --ignored
 	@# Clippy checks all of OpenVM anew: minutes that CI does not have.
 	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo clippy --release --locked --all-targets -- -D warnings

@@ -94,6 +94,12 @@ const WRITTEN: &[(&str, &str, &str, &str)] = &[
         "pub const API_VERSION: &str = \"aci/1\";",
     ),
     (
+        "encrypted bodies",
+        "1",
+        "crates/encrypted-body/src/fields.rs",
+        "Self::FinalFrame => b\"ehbp request\\0confide final-frame\",",
+    ),
+    (
         "attestation result",
         "1",
         "crates/attestation-service/src/result.rs",

@@ -9,6 +9,7 @@ use toml::{Table, Value};
 /// adapters and proofs never import each other.
 const MAY_USE: &[(&str, &[&str])] = &[
     // base
+    ("crates/encrypted-body", &[]),
     ("crates/evidence", &[]),
     ("crates/http", &[]),
     ("crates/rlwe", &[]),
@@ -36,9 +37,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // services: programs as libraries
     ("crates/appraiser", &["collateral", "evidence", "verifier"]),
     ("crates/attestation-service", &["appraiser", "evidence", "http", "verifier"]),
-    ("crates/client", &["appraiser", "channel", "evidence", "http", "verifier"]),
+    ("crates/client", &["appraiser", "channel", "encrypted-body", "evidence", "http", "verifier"]),
     ("crates/pccs", &["collateral", "evidence", "http"]),
-    ("crates/gateway", &["channel", "evidence", "http", "receipt", "weights"]),
+    ("crates/gateway", &["channel", "encrypted-body", "evidence", "http", "receipt", "weights"]),
     ("crates/report-003", &["engine", "lora", "rlwe", "serve"]),
     ("crates/serve", &["engine", "http", "lora"]),
     ("crates/notary", &["channel", "disclosure", "evidence", "http", "sigma"]),
@@ -55,6 +56,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "client",
             "collateral",
             "disclosure",
+            "encrypted-body",
             "engine",
             "evidence",
             "fake-attester",
@@ -97,6 +99,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "client",
             "collateral",
             "disclosure",
+            "encrypted-body",
             "evidence",
             "fake-attester",
             "guest-programs",
@@ -230,10 +233,11 @@ fn what_passes_tls_through_links_nothing_that_can_decrypt() {
 }
 
 /// The most packages that `confide-operator` may link, this project's own among them.
-const OPERATOR_PACKAGES_MAX: usize = 221;
+/// Twenty come with `hpke`, most of them for its post-quantum key.
+const OPERATOR_PACKAGES_MAX: usize = 242;
 
 /// The most packages that the client and the gateway may link together.
-const CLIENT_AND_GATEWAY_PACKAGES_MAX: usize = 140;
+const CLIENT_AND_GATEWAY_PACKAGES_MAX: usize = 158;
 
 /// The packages that cargo links for `arguments`, by name and version; ours by their names alone.
 fn packages_linked(arguments: &[&str]) -> BTreeSet<String> {

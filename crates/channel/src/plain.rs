@@ -49,11 +49,38 @@ impl PlainClient {
         root_der: &[u8],
         clock: fn() -> u64,
     ) -> Result<Self, ChannelError> {
+        let mut store = RootCertStore::empty();
+        store.add(CertificateDer::from(root_der)).map_err(ChannelError::Tls)?;
+        Self::with_store(options, store, clock)
+    }
+
+    /// A client that trusts several root certificates (DER), such as those of an operating system, of
+    /// which some may have forms that TLS no longer accepts.
+    ///
+    /// # Errors
+    /// Those of [`PlainClient::new`]; [`ChannelError::Tls`] if no root can be read.
+    pub fn with_roots(
+        options: ClientOptions,
+        roots_der: impl IntoIterator<Item = Vec<u8>>,
+        clock: fn() -> u64,
+    ) -> Result<Self, ChannelError> {
+        let mut store = RootCertStore::empty();
+        store.add_parsable_certificates(roots_der.into_iter().map(CertificateDer::from));
+        if store.is_empty() {
+            let none = rustls::Error::General("no usable root certificate".into());
+            return Err(ChannelError::Tls(none));
+        }
+        Self::with_store(options, store, clock)
+    }
+
+    fn with_store(
+        options: ClientOptions,
+        store: RootCertStore,
+        clock: fn() -> u64,
+    ) -> Result<Self, ChannelError> {
         if options.binding != Binding::None {
             return Err(ChannelError::Binding { call: "PlainClient", wanted: "none" });
         }
-        let mut store = RootCertStore::empty();
-        store.add(CertificateDer::from(root_der)).map_err(ChannelError::Tls)?;
         let time = Arc::new(UnixClock(clock));
         let mut config = ClientConfig::builder_with_details(handshake::crypto_provider(), time)
             .with_protocol_versions(&[&TLS13])

@@ -1,5 +1,7 @@
 //! `confide connect`: verifies a confidential server, then opens a loopback address.
 
+mod encrypted;
+
 use std::{net::SocketAddr, path::PathBuf, pin::pin, process::ExitCode, sync::Arc, time::Duration};
 
 use confide_appraiser::AppraisalError;
@@ -12,6 +14,7 @@ use confide_evidence::{Attest, UnixSeconds};
 use confide_verifier::{BindingLevel, Policy, Scope};
 use serde_json::{Value, json};
 
+use self::encrypted::EncryptedConnection;
 use crate::{
     address::parse_listen_address,
     attest::arguments::{AttesterArgs, client_evidence},
@@ -45,6 +48,14 @@ pub(crate) struct Args {
     /// Connect through this tunnel: ws://HOST:PORT
     #[arg(long, value_name = "URL")]
     via: Option<String>,
+    /// Connect through a proxy that terminates TLS, such as a CDN: verify the gateway behind it by its
+    /// attestation report, encrypt every request body to the key there, and refuse other answers. The proxy sees
+    /// paths and header fields, API keys among them
+    #[arg(long, conflicts_with_all = ["binding", "via", "AttesterArgs"])]
+    encrypted_bodies: bool,
+    /// Verify the proxy's TLS by the root certificates of this PEM file only; by default, by those of the system
+    #[arg(long, value_name = "FILE", requires = "encrypted_bodies")]
+    tls_ca: Option<PathBuf>,
     /// How the server binds evidence to connections; by default `session` if the policy demands it or this
     /// end attests, else `key`
     #[arg(long, value_enum)]
@@ -109,6 +120,16 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let origins = AllowedOrigins::new(&args.allow_origin)
         .map_err(|error| CliError::new(format!("--allow-origin: {error}")))?;
     let policy = policy::file::read_policy(&args.policy)?;
+    if args.encrypted_bodies {
+        let connection = EncryptedConnection {
+            url: &args.url,
+            policy: policy::file::add_root(policy, args.root.as_deref())?,
+            collateral: args.collateral.as_deref(),
+            tls_ca: args.tls_ca.as_deref(),
+            listen: args.listen,
+        };
+        return encrypted::run(&connection, origins, limits);
+    }
     let own = args.attester.open_attester(None)?;
     let demands_session = policy.binding == Some(BindingLevel::Session)
         || own.is_some()

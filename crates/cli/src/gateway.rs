@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// The arguments that describe a single listener, and their groups: a file describes it otherwise.
-const SINGLE_LISTENER: [&str; 30] = [
+const SINGLE_LISTENER: [&str; 31] = [
     "listen",
     "upstream",
     "upstream_ca",
@@ -55,6 +55,7 @@ const SINGLE_LISTENER: [&str; 30] = [
     "session_tickets",
     "receipts",
     "answer_shape",
+    "encrypted_bodies",
     "threads",
     "client_policy",
     "access_log",

@@ -7,7 +7,7 @@ mod inputs;
 #[cfg(feature = "prove")]
 mod proof;
 mod quote;
-mod receipt;
+pub(crate) mod receipt;
 mod serve;
 
 use std::process::ExitCode;

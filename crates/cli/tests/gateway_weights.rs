@@ -71,7 +71,7 @@ impl Place {
     /// Writes the policy with this demand on weights to a new file.
     fn demand(&self, name: &str, weights: &str) -> PathBuf {
         let policy = fs::read_to_string(&self.policy).unwrap();
-        self.folder.write(name, &format!("weights = \"{weights}\"\n{policy}")).into()
+        self.folder.write(name, format!("weights = \"{weights}\"\n{policy}")).into()
     }
 
     fn connect(&self, gateway: &Process, policy: &Path) -> Process {
@@ -152,8 +152,8 @@ fn a_policy_demands_weights_and_the_receipt_names_them() {
     assert_eq!(described["configuration"]["upstreams"][0]["weights"], measured);
 
     let id = head.lines().find_map(|line| line.strip_prefix("x-receipt-id: ")).unwrap();
-    let receipt = place.folder.write("receipt", &get(&connect, &format!("/v1/aci/receipts/{id}")));
-    let report = place.folder.write("report", &get(&connect, "/v1/aci/attestation"));
+    let receipt = place.folder.write("receipt", get(&connect, &format!("/v1/aci/receipts/{id}")));
+    let report = place.folder.write("report", get(&connect, "/v1/aci/attestation"));
     let (request, response) =
         (place.folder.write("request", REQUEST), place.folder.write("response", &answer));
     let verify = |policy: &Path| {

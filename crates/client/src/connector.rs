@@ -108,6 +108,25 @@ impl Connector {
         Ok(Self { endpoint, target, via, client: ChannelClient::Plain(client), limits })
     }
 
+    /// A connector of ordinary TLS 1.3 to a proxy that need not be trusted, because bodies are encrypted
+    /// to somebody behind it. `roots_der` are the root certificates by which the proxy is verified;
+    /// `clock` returns Unix seconds.
+    ///
+    /// # Errors
+    /// [`ClientError::Channel`] if no root is usable.
+    pub fn to_proxy(
+        endpoint: Endpoint,
+        roots_der: impl IntoIterator<Item = Vec<u8>>,
+        clock: fn() -> u64,
+        limits: ClientLimits,
+    ) -> Result<Self, ClientError> {
+        let target = endpoint.to_string();
+        let options = ClientOptions { binding: Binding::None, deadline: limits.channel };
+        let client = PlainClient::with_roots(options, roots_der, clock)
+            .map_err(|source| ClientError::Channel { target: target.clone(), source })?;
+        Ok(Self { endpoint, target, via: None, client: ChannelClient::Plain(client), limits })
+    }
+
     /// Returns the connector, whose connections now also attest this end if the server demands it
     /// (session binding only).
     ///

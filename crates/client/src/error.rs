@@ -4,6 +4,7 @@ use std::{error::Error, io, time::Duration};
 
 use confide_appraiser::AppraisalError;
 use confide_channel::{ChannelError, ErrorOrigin, TunnelError};
+use confide_encrypted_body::EncryptedBodyError;
 use http::StatusCode;
 
 /// A request body that cannot be read: its sender broke it off or framed it incorrectly.
@@ -100,6 +101,32 @@ pub enum ClientError {
         /// The guarantee of this connection.
         got: String,
     },
+    /// The gateway behind the proxy gave no report, or one that is not accepted.
+    #[error("no key to encrypt to: {reason}")]
+    Report {
+        /// The reason.
+        reason: String,
+    },
+    /// The answer to an encrypted request came in clear, so that nobody vouches for it.
+    #[error(
+        "an answer with status {status} came unencrypted: a proxy in between answered, or the gateway could \
+         not read the request; its text is not passed on"
+    )]
+    Unencrypted {
+        /// The status that the answer claims.
+        status: StatusCode,
+    },
+    /// The gateway cannot open the request: it has another key than the one in its last report.
+    #[error("the gateway has another key now; its report will be fetched again")]
+    KeyReplaced,
+    /// Messages of a WebSocket are not encrypted, so none is opened.
+    #[error(
+        "WebSockets are not encrypted: wanted a connection to the gateway without a proxy in between"
+    )]
+    UnencryptedWebSocket,
+    /// A body cannot be encrypted, or the answer's fields are malformed.
+    #[error("encryption of a body: {0}")]
+    Encryption(#[source] EncryptedBodyError),
     /// The request cannot be sent.
     #[error("request is not usable: {0}")]
     Request(#[source] http::Error),
@@ -122,7 +149,7 @@ impl ClientError {
         match self {
             Self::Url { .. } | Self::Request(_) => Blame::Local,
             Self::Http(error) if is_request_body(error) => Blame::Local,
-            Self::GuaranteeChanged { .. } => Blame::Evidence,
+            Self::GuaranteeChanged { .. } | Self::Report { .. } => Blame::Evidence,
             Self::Channel { source, .. } => blame_channel(source),
             _ => Blame::Network,
         }
@@ -133,6 +160,7 @@ impl ClientError {
         match self {
             Self::Channel { source, .. } => failed_check(source),
             Self::GuaranteeChanged { .. } => Some("guarantee"),
+            Self::Report { .. } => Some("report"),
             _ => None,
         }
     }

@@ -9,6 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use confide_appraiser::SharedAppraisal;
+use confide_encrypted_body::EncryptedBodyError;
 use confide_http::{
     AdmissionPermit, AdmissionQueue, BodyClock, BodyPace, HandshakeKey, QueueError, error_chain,
 };
@@ -354,6 +355,9 @@ pub enum AnswerError {
     /// The connection ended before the answer did.
     #[error("answer ended early: {0}")]
     Broken(#[source] hyper::Error),
+    /// The answer was changed or cut on its way.
+    #[error("encrypted answer: {0}")]
+    Encryption(#[source] EncryptedBodyError),
     /// No bytes of the answer arrived for too long.
     #[error("answer paused too long: wanted at most {limit:?}")]
     Paused {

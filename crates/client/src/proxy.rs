@@ -28,15 +28,17 @@ use tokio::net::TcpListener;
 
 use crate::{
     connector::{RequestBody, streamed_body},
+    encrypted_client::EncryptedAnswerBody,
     error::{Blame, ClientError, RequestBodyError},
     limits::ClientLimits,
     origin,
-    pool::{AnswerBody, HttpClient, WebSocketAnswer},
+    pool::WebSocketAnswer,
+    remote_end::RemoteEnd,
     websocket::{AttestedWebSocket, RelaySlot, WebSocketRelay},
 };
 
 type LocalRequestBody = LingeringBody<Incoming>;
-type LocalBody = Either<AnswerBody, Full<Bytes>>;
+type LocalBody = Either<EncryptedAnswerBody, Full<Bytes>>;
 
 /// Forwards the requests that come to `listener` until `stop` resolves, then lets running answers
 /// and WebSockets end.
@@ -46,14 +48,14 @@ type LocalBody = Either<AnswerBody, Full<Bytes>>;
 /// origin.
 pub async fn serve(
     listener: TcpListener,
-    client: Arc<HttpClient>,
+    end: impl Into<RemoteEnd>,
     origins: AllowedOrigins,
     limits: ClientLimits,
     stop: impl Future<Output = ()>,
 ) -> DrainOutcome {
     let (names, origins) = (LocalNames::from_listener(&listener), Arc::new(origins));
     let (pace, body_linger) = (limits.request_body_pace, limits.local_body_linger);
-    let local = LocalProxy { client, names, origins, pace, body_linger };
+    let local = LocalProxy { end: end.into(), names, origins, pace, body_linger };
     // All users of this address are programs of one machine, so the limit per peer does not apply.
     let admission = Admission::new(AdmissionLimits::for_one_peer(limits.local_connections));
     let serve = move |stream, place, closing| {
@@ -92,7 +94,7 @@ async fn serve_local_connection(
 
 #[derive(Clone)]
 struct LocalProxy {
-    client: Arc<HttpClient>,
+    end: RemoteEnd,
     names: LocalNames,
     origins: Arc<AllowedOrigins>,
     pace: BodyPace,
@@ -176,14 +178,14 @@ impl LocalProxy {
         };
         let request = upstream_request(Request::from_parts(head, body), self.pace);
         let answered = match handshake {
-            Some(handshake) => match self.client.open_websocket(request).await {
+            Some(handshake) => match self.end.open_websocket(request).await {
                 Ok(WebSocketAnswer::Accepted(head, upstream)) => {
                     return accept_websocket(handshake, head, upstream, slot);
                 }
-                Ok(WebSocketAnswer::Refused(answer)) => Ok(*answer),
+                Ok(WebSocketAnswer::Refused(answer)) => Ok(answer.map(Either::Left)),
                 Err(failure) => Err(failure),
             },
-            None => self.client.request(request).await.map(|answer| answer.response),
+            None => self.end.request(request).await,
         };
         match answered {
             Ok(answer) => pass_on(answer, &method, version),
@@ -193,8 +195,14 @@ impl LocalProxy {
 }
 
 /// Checks an answer of the attested end, and passes it on.
-fn pass_on(answer: Response<AnswerBody>, method: &Method, version: Version) -> Response<LocalBody> {
-    if !has_explicit_end(&answer, method) {
+fn pass_on(
+    answer: Response<EncryptedAnswerBody>,
+    method: &Method,
+    version: Version,
+) -> Response<LocalBody> {
+    // A decrypted answer has a final frame, however it is framed outside.
+    let is_decrypted = matches!(answer.body(), Either::Right(_));
+    if !is_decrypted && !has_explicit_end(&answer, method) {
         let message = "answer of the attested end has neither Content-Length nor chunks, so \
             a complete answer cannot be told from a truncated one";
         return error_response(StatusCode::BAD_GATEWAY, "attested_end_unframed", message);
@@ -301,6 +309,12 @@ fn failure_response(failure: &ClientError) -> Response<LocalBody> {
     let status = match failure {
         ClientError::Slow { .. } => StatusCode::GATEWAY_TIMEOUT,
         ClientError::Busy { .. } | ClientError::QueueFull { .. } => return busy_response(&text),
+        ClientError::Unencrypted { status } => return unencrypted_response(*status, &text),
+        ClientError::KeyReplaced => return replaced_key_response(&text),
+        ClientError::UnencryptedWebSocket => {
+            let status = StatusCode::NOT_IMPLEMENTED;
+            return error_response(status, "websocket_not_encrypted", &text);
+        }
         ClientError::BadUpgrade { .. } => {
             return error_response(StatusCode::BAD_GATEWAY, "attested_end_bad_upgrade", &text);
         }
@@ -317,6 +331,22 @@ fn failure_response(failure: &ClientError) -> Response<LocalBody> {
         }
         _ => error_response(status, "attested_end_unavailable", &text),
     }
+}
+
+/// The response to a request whose answer came in clear: its status, if it is one of a failure, so that
+/// the client may try again, and nothing else of it.
+fn unencrypted_response(status: StatusCode, text: &str) -> Response<LocalBody> {
+    let is_failure = status.is_client_error() || status.is_server_error();
+    let status = if is_failure { status } else { StatusCode::BAD_GATEWAY };
+    error_response(status, "answer_not_encrypted", text)
+}
+
+/// The response 503 with `Retry-After`: the next request fetches the new key. The body that was sent is
+/// gone, so the request cannot be repeated here.
+fn replaced_key_response(text: &str) -> Response<LocalBody> {
+    let mut answer = error_response(StatusCode::SERVICE_UNAVAILABLE, "gateway_key_replaced", text);
+    answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    answer
 }
 
 /// The response 400 to an invalid handshake, with the version that is supported (RFC 6455 section

@@ -1,6 +1,7 @@
 //! Answers of the gateway itself, in the shapes that OpenAI clients read.
 
 use bytes::Bytes;
+use confide_encrypted_body::PROBLEM_TYPE;
 use http::{
     HeaderValue, Method, Response, StatusCode,
     header::{CONTENT_LENGTH, CONTENT_TYPE},
@@ -48,6 +49,18 @@ pub(crate) fn error_response_of_type(
         "error": { "message": message, "type": kind, "param": null, "code": code }
     });
     json_response(status, Bytes::from(body.to_string()))
+}
+
+/// A problem document (RFC 9457), for clients that act on its `type`.
+pub(crate) fn problem_response(
+    status: StatusCode,
+    kind: &str,
+    title: &str,
+) -> Response<AnswerBody> {
+    let body = serde_json::json!({ "type": kind, "title": title });
+    let mut response = json_response(status, Bytes::from(body.to_string()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_TYPE));
+    response
 }
 
 /// OpenAI's list of models, with their names only.

@@ -38,7 +38,7 @@ struct ReservedBytes {
 }
 
 /// The part of the budget that one body has, which is returned when it is dropped.
-struct BudgetShare {
+pub(crate) struct BudgetShare {
     budget: Arc<BufferBudget>,
     peer: Peer,
     bytes: usize,
@@ -64,6 +64,11 @@ impl BodyBuffers {
             reserved: Mutex::default(),
         };
         Self { budget: Arc::new(budget), limits }
+    }
+
+    /// A share for bytes that somebody else reads.
+    pub(crate) fn open_share(&self, peer: Peer) -> BudgetShare {
+        BudgetShare { budget: self.budget.clone(), peer, bytes: 0 }
     }
 
     /// Reads the whole body of a request of `peer`. The bytes count against the bounds until the
@@ -95,7 +100,7 @@ impl BodyBuffers {
         if body.size_hint().lower() > bytes_max as u64 {
             return Err(too_long());
         }
-        let share = BudgetShare { budget: self.budget.clone(), peer, bytes: 0 };
+        let share = self.open_share(peer);
         let mut buffered = BufferedBytes { bytes: Vec::new(), share };
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|fault| RequestRefusal::from_body_fault(&fault))?;
@@ -127,8 +132,21 @@ impl BufferedBytes {
 }
 
 impl BudgetShare {
+    /// Reserves as many bytes as are missing to `bytes`.
+    pub(crate) fn grow_to(&mut self, bytes: usize) -> Result<(), ChoiceError> {
+        match bytes.checked_sub(self.bytes) {
+            None | Some(0) => Ok(()),
+            Some(more) => self.grow(more),
+        }
+    }
+
+    /// An empty share of the same peer.
+    pub(crate) fn begin_next(&self) -> Self {
+        Self { budget: self.budget.clone(), peer: self.peer, bytes: 0 }
+    }
+
     /// Reserves `more` bytes.
-    fn grow(&mut self, more: usize) -> Result<(), ChoiceError> {
+    pub(crate) fn grow(&mut self, more: usize) -> Result<(), ChoiceError> {
         let BufferBudget { bytes_max, bytes_max_per_peer, .. } = *self.budget;
         let mut reserved = self.budget.lock();
         let of_peer = reserved.peers.get(&self.peer).copied().unwrap_or_default();

@@ -11,6 +11,7 @@ use std::{
 use bytes::Bytes;
 use confide_http::{LingeringBody, http1::Http1Error};
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 
 /// The body of a request in either version of HTTP. Of one that is dropped before its end, the rest
@@ -19,6 +20,8 @@ pub(crate) enum ClientBody {
     Empty,
     Http1(Http1Body),
     Http2(LingeringBody<Incoming>),
+    /// One that came encrypted in another of them.
+    Encrypted(UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>),
 }
 
 /// The body of a request of HTTP/1.1, which is read from the connection itself.
@@ -85,6 +88,7 @@ impl Body for ClientBody {
             Self::Empty => Poll::Ready(None),
             Self::Http1(body) => body.lock().poll_body(cx).map_err(Into::into),
             Self::Http2(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            Self::Encrypted(body) => Pin::new(body).poll_frame(cx),
         }
     }
 
@@ -93,6 +97,7 @@ impl Body for ClientBody {
             Self::Empty => true,
             Self::Http1(body) => body.lock().is_body_complete(),
             Self::Http2(body) => body.is_end_stream(),
+            Self::Encrypted(body) => body.is_end_stream(),
         }
     }
 
@@ -104,6 +109,7 @@ impl Body for ClientBody {
                 remaining.map_or_else(SizeHint::default, SizeHint::with_exact)
             }
             Self::Http2(body) => body.size_hint(),
+            Self::Encrypted(body) => body.size_hint(),
         }
     }
 }

@@ -114,6 +114,9 @@ pub enum GatewayError {
     /// A receipt is believed because evidence vouches for its key.
     #[error("receipts need evidence: wanted key or session binding, got none")]
     ReceiptsWithoutEvidence,
+    /// The key for encrypted bodies is in the keyset, which comes with receipts.
+    #[error("encrypted bodies need receipts, whose keyset has the key")]
+    EncryptedBodiesWithoutReceipts,
     /// The upstream did not answer the request for its list of models.
     #[error("upstream `{url}` did not list its models: {reason}")]
     Models {

@@ -15,6 +15,7 @@ use crate::{
     configuration::GatewayConfiguration,
     configuration_slot::ConfigurationSlot,
     configuration_version::ConfigurationVersion,
+    encrypted_request::EncryptedRequests,
     error::GatewayError,
     limits::GatewayLimits,
     observation::Telemetry,
@@ -67,6 +68,7 @@ pub struct Gateway {
     telemetry: Option<Arc<Telemetry>>,
     attester: Option<Arc<dyn Attest>>,
     receipts: Option<Arc<ReceiptBook>>,
+    encrypts_bodies: bool,
     admission: Admission,
 }
 
@@ -147,6 +149,7 @@ impl Gateway {
             telemetry: None,
             attester,
             receipts: None,
+            encrypts_bodies: false,
             admission: Admission::new(AdmissionLimits::default()),
         })
     }
@@ -181,6 +184,19 @@ impl Gateway {
             return Err(GatewayError::ReceiptsWithoutEvidence);
         }
         self.receipts = Some(book);
+        Ok(self)
+    }
+
+    /// Returns the gateway, which now also opens requests whose bodies are encrypted to a key of its
+    /// keyset, and encrypts their answers.
+    ///
+    /// # Errors
+    /// [`GatewayError::EncryptedBodiesWithoutReceipts`] without receipts, with which the keyset comes.
+    pub fn with_encrypted_bodies(mut self) -> Result<Self, GatewayError> {
+        if self.receipts.is_none() {
+            return Err(GatewayError::EncryptedBodiesWithoutReceipts);
+        }
+        self.encrypts_bodies = true;
         Ok(self)
     }
 
@@ -254,6 +270,7 @@ impl Gateway {
         let proxy = self.proxy.with_access_log(self.access_log);
         let proxy = proxy.with_authorizer(self.authorizer).with_telemetry(self.telemetry.clone());
         let (channel, telemetry) = (Arc::new(self.channel), self.telemetry);
+        let encrypts_bodies = self.encrypts_bodies;
         let receipts = self.receipts.zip(self.attester).map(|(book, attester)| {
             let server = channel.clone();
             let context = ReceiptContext {
@@ -264,13 +281,16 @@ impl Gateway {
                     .iter()
                     .all(|server| server.upstream.is_loopback()),
                 checks_keys,
+                encrypts_bodies,
                 limits: self.limits,
             };
             let identity = Arc::new(move || server.key_identity());
             let signer = Arc::new(ReceiptSigner::new(book, identity, context));
             Arc::new(ReceiptService::new(signer, attester))
         });
-        let proxy = proxy.with_receipts(receipts);
+        let signer = receipts.as_ref().filter(|_| encrypts_bodies).map(|it| it.signer().clone());
+        let encrypted = signer.map(|signer| Arc::new(EncryptedRequests::new(signer)));
+        let proxy = proxy.with_receipts(receipts, encrypted);
         let acceptor = ChannelAcceptor { channel, telemetry, keeps_key_fresh };
         ConfigurationVersion::new(Arc::new(acceptor), Arc::new(proxy), self.limits)
     }

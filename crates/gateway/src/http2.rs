@@ -38,9 +38,9 @@ use crate::{
     client_body::ClientBody,
     client_connection::ClientConnection,
     limits::{GatewayLimits, Http2Limits},
-    observation::ObservedBody,
     proxy::Proxy,
     refusal::RequestRefusal,
+    sealed_answer::GatewayBody,
     websocket_relay::{RelaySink, WebSocketRelay},
 };
 
@@ -241,7 +241,7 @@ impl StreamProgress {
 /// a deadline, and after the last piece no task is left to watch them. A long piece is therefore
 /// divided, and its last byte is handed over only when the client has granted room for all others.
 pub(crate) struct StreamBody {
-    inner: ObservedBody,
+    inner: GatewayBody,
     /// The part of a piece that was not handed over yet.
     rest: Bytes,
     /// Whether the request was a HEAD, whose answer has no content; hyper does not remove it.
@@ -252,7 +252,7 @@ pub(crate) struct StreamBody {
 
 impl StreamBody {
     /// Has to be called in the task of the stream.
-    fn new(inner: ObservedBody, is_head: bool, busy: Option<Arc<BusyGuard>>) -> Self {
+    fn new(inner: GatewayBody, is_head: bool, busy: Option<Arc<BusyGuard>>) -> Self {
         let progress = PROGRESS.try_with(Arc::clone).ok();
         Self { inner, rest: Bytes::new(), is_head, progress, _busy: busy }
     }
@@ -281,7 +281,7 @@ impl StreamBody {
 
 impl Body for StreamBody {
     type Data = Bytes;
-    type Error = <ObservedBody as Body>::Error;
+    type Error = <GatewayBody as Body>::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,

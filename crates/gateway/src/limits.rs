@@ -98,6 +98,25 @@ pub struct GatewayLimits {
     pub drain: Duration,
     /// Limits of signed receipts.
     pub receipts: ReceiptLimits,
+    /// Limits of requests with encrypted bodies.
+    pub encrypted_bodies: EncryptedBodyLimits,
+}
+
+/// Limits of requests with encrypted bodies, each of which is remembered so that it is opened once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EncryptedBodyLimits {
+    /// The largest number of requests that one key opens, at some 20 bytes of memory each, and 9 MiB
+    /// in all. Long before the last one the key is renewed.
+    pub per_key: usize,
+    /// The requests a minute of one [`Peer`](confide_http::Peer), so that it does not use up keys: at
+    /// this rate a key lasts 20 minutes. A proxy in front that does not name its clients is one peer.
+    pub per_minute_per_peer: u64,
+}
+
+impl Default for EncryptedBodyLimits {
+    fn default() -> Self {
+        Self { per_key: 458_752, per_minute_per_peer: 15_360 }
+    }
 }
 
 /// Limits of the signed receipts that a listener keeps. One takes about 1.2 KiB, and 3 KiB at most.
@@ -169,6 +188,7 @@ impl Default for GatewayLimits {
             upstream_question: Duration::from_secs(10),
             drain: Duration::from_secs(20),
             receipts: ReceiptLimits::default(),
+            encrypted_bodies: EncryptedBodyLimits::default(),
         }
     }
 }

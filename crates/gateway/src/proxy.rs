@@ -11,6 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use confide_channel::EVIDENCE_PATH;
+use confide_encrypted_body::KEYS_PATH;
 use confide_http::{
     BodyPace, BusyGuard, ClientHandshake, HandshakeKey, Peer, is_websocket_request,
     remove_hop_by_hop,
@@ -36,6 +37,7 @@ use crate::{
     configuration::{GatewayConfiguration, WELL_KNOWN_PATH},
     connection::{Connection, OpenAnswer},
     date_line::DateLine,
+    encrypted_request::{EncryptedRequests, is_encrypted},
     error::GatewayError,
     fault::{UpstreamFailure, UpstreamFault},
     fresh_evidence, http2_head,
@@ -54,10 +56,12 @@ use crate::{
     request_head,
     request_model::{RequestModel, check_json_headers, describe_body, find_model},
     route::{PathPattern, Route, WEBSOCKET, websocket_method},
+    sealed_answer::GatewayBody,
     server_group::{ServerGroup, ServerPermit, ServerSet},
-    shaped_body::{ShapedBody, hold_head, shape_answer},
+    shaped_body::hold_head,
     trailers::{TrailerRule, announced_trailers},
     upstream::Upstream,
+    upstream_answer::AnswerRules,
     upstream_exchange::{UnansweredAttempt, send_to_upstream},
     upstream_request::RequestBody,
     websocket_relay::WebSocketRelay,
@@ -80,6 +84,7 @@ pub(crate) struct Proxy {
     authorizer: Option<Arc<Authorizer>>,
     telemetry: Option<Arc<Telemetry>>,
     receipts: Option<Arc<ReceiptService>>,
+    encrypted_requests: Option<Arc<EncryptedRequests>>,
     /// Returns Unix seconds, for the `Date` of answers.
     clock: Option<fn() -> u64>,
 }
@@ -122,6 +127,7 @@ impl Proxy {
             authorizer: None,
             telemetry: None,
             receipts: None,
+            encrypted_requests: None,
             clock: None,
         })
     }
@@ -151,8 +157,12 @@ impl Proxy {
         self
     }
 
-    pub(crate) fn with_receipts(mut self, receipts: Option<Arc<ReceiptService>>) -> Self {
-        self.receipts = receipts;
+    pub(crate) fn with_receipts(
+        mut self,
+        receipts: Option<Arc<ReceiptService>>,
+        encrypted_requests: Option<Arc<EncryptedRequests>>,
+    ) -> Self {
+        (self.receipts, self.encrypted_requests) = (receipts, encrypted_requests);
         self
     }
 
@@ -221,7 +231,7 @@ impl Proxy {
         &self,
         mut request: Request<ClientBody>,
         refusal: RequestRefusal,
-    ) -> Response<ObservedBody> {
+    ) -> Response<GatewayBody> {
         let (telemetry, method) = (self.telemetry.as_ref(), request.method().clone());
         let began = Instant::now();
         let mut observation = RequestObservation::begin(telemetry, &method, request.headers_mut());
@@ -230,7 +240,7 @@ impl Proxy {
             let pattern = self.pattern_of(request.uri().path());
             log.record_answer(&method, pattern, response.status(), began.elapsed());
         }
-        observation.observe_answer(response)
+        observation.observe_answer(response).map(GatewayBody::clear)
     }
 
     /// Marks an answer with the keyset of receipts, if there is one.
@@ -245,6 +255,39 @@ impl Proxy {
     ///
     /// If the answer accepts a WebSocket, its relay is queued in the connection.
     pub(crate) async fn answer(
+        &self,
+        request: Request<ClientBody>,
+        connection: ClientConnection<'_>,
+    ) -> Response<GatewayBody> {
+        match &self.encrypted_requests {
+            Some(requests) if is_encrypted(request.headers()) => {
+                // Boxed, because other requests do not need the space.
+                Box::pin(self.answer_encrypted(requests, request, connection)).await
+            }
+            _ => self.answer_decrypted(request, connection).await.map(GatewayBody::clear),
+        }
+    }
+
+    /// Decrypts a request, answers it like any other, and encrypts the answer.
+    async fn answer_encrypted(
+        &self,
+        requests: &EncryptedRequests,
+        request: Request<ClientBody>,
+        connection: ClientConnection<'_>,
+    ) -> Response<GatewayBody> {
+        let (mut head, body) = request.into_parts();
+        let opened = requests.open(&mut head, body, &self.buffers, connection.peer).await;
+        let (body, terms) = match opened {
+            Ok(opened) => opened,
+            Err(refusal) => {
+                return self.refuse(Request::from_parts(head, ClientBody::Empty), refusal);
+            }
+        };
+        let answer = self.answer_decrypted(Request::from_parts(head, body), connection).await;
+        terms.seal(answer)
+    }
+
+    async fn answer_decrypted(
         &self,
         mut request: Request<ClientBody>,
         connection: ClientConnection<'_>,
@@ -267,6 +310,7 @@ impl Proxy {
         match path::normalise(path) {
             Ok(path) if path == WELL_KNOWN_PATH => WELL_KNOWN_PATH,
             Ok(path) if path == EVIDENCE_PATH => EVIDENCE_PATH,
+            Ok(path) if self.encrypted_requests.is_some() && path == KEYS_PATH => KEYS_PATH,
             Ok(path) if self.receipts.is_some() && path.starts_with(ACI_PATHS) => ACI_ROUTE,
             Ok(path) => {
                 let route = self.routes.iter().find(|(pattern, ..)| pattern.matches(&path));
@@ -377,6 +421,12 @@ impl Proxy {
             observation.record_route(WELL_KNOWN_PATH);
             return Some(Box::pin(async { self.describe_gateway(&head.method) }));
         }
+        if let Some(requests) = &self.encrypted_requests
+            && target.path() == KEYS_PATH
+        {
+            observation.record_route(KEYS_PATH);
+            return Some(Box::pin(async { requests.answer_keys(&head.method) }));
+        }
         let receipts = self.receipts.as_ref().filter(|_| target.path().starts_with(ACI_PATHS))?;
         observation.record_route(ACI_ROUTE);
         Some(Box::pin(receipts.answer(&head.method, &head.headers, target, peer)))
@@ -395,7 +445,7 @@ impl Proxy {
         request_head::check_host(head)?;
         let target = request_head::normalise_target(&head.uri).map_err(RequestRefusal::Target)?;
         match self.model_change.has_happened() {
-            true => Err(changed_model_refusal()),
+            true => Err(RequestRefusal::changed_model()),
             false => Ok(target),
         }
     }
@@ -409,7 +459,7 @@ impl Proxy {
         }
         tokio::select! {
             biased;
-            () = self.model_change.wait() => Err(changed_model_refusal()),
+            () = self.model_change.wait() => Err(RequestRefusal::changed_model()),
             answer = answer => answer,
         }
     }
@@ -615,7 +665,10 @@ impl Proxy {
             )
             .await;
             let UnansweredAttempt { refusal, unsent } = match sent {
-                Ok(Ok(response)) => return self.pass_on(response, permit, &method, trailers),
+                Ok(Ok(response)) => {
+                    let rules = self.answer_rules(&method, trailers);
+                    return rules.pass_on(response, permit).map_err(RequestRefusal::Upstream);
+                }
                 Ok(Err(failed)) => *failed,
                 Err(_) => {
                     let reason = format!("no answer within {:?}", self.limits.upstream_start);
@@ -691,8 +744,8 @@ impl Proxy {
         if status.is_success() || status.is_informational() {
             return Err(failure(UpstreamFault::BadUpgrade, format!("status {status}")));
         }
-        let answer = self.pass_on(response, permit, &Method::GET, TrailerRule::Drop)?;
-        Ok((answer, None))
+        let rules = self.answer_rules(&Method::GET, TrailerRule::Drop);
+        Ok((rules.pass_on(response, permit).map_err(RequestRefusal::Upstream)?, None))
     }
 
     /// Opens a connection to a server of the group that may take a request without a model. If one
@@ -724,47 +777,15 @@ impl Proxy {
         }
     }
 
-    /// Checks the head of an answer, and passes on the answer.
-    fn pass_on(
-        &self,
-        response: Response<OpenAnswer>,
-        permit: ServerPermit,
-        method: &Method,
-        trailers: TrailerRule,
-    ) -> Result<Response<AnswerBody>, RequestRefusal> {
-        if !OpenAnswer::has_explicit_end(&response, method) {
-            let reason = format!("status {}", response.status());
-            let failure = UpstreamFailure::new(UpstreamFault::Unframed, reason);
-            return Err(RequestRefusal::Upstream(failure));
+    /// The rules by which the answers to requests of a method are passed on.
+    fn answer_rules<'a>(&'a self, method: &'a Method, trailers: TrailerRule) -> AnswerRules<'a> {
+        AnswerRules {
+            method,
+            trailers,
+            pause: self.limits.response_body_pause,
+            shape: self.shape.as_ref(),
+            has_receipt: self.receipts.is_some(),
         }
-        let (mut head, body) = response.into_parts();
-        let location = head.headers.get(header::LOCATION);
-        let path =
-            location.and_then(|location| permit.pool().upstream().path_of_redirect(location));
-        if self.receipts.is_some() {
-            permit.describe_server().note(&mut head);
-        }
-        let body = AnswerStream::new(body, permit, &head.headers);
-        head.version = Version::HTTP_11;
-        let announced = announced_trailers(&head.headers);
-        remove_hop_by_hop(&mut head.headers);
-        if let Some(names) = announced
-            && trailers != TrailerRule::Drop
-        {
-            head.headers.insert(header::TRAILER, names);
-        }
-        if let Some(path) = path {
-            head.headers.insert(header::LOCATION, path);
-        }
-        let pace = BodyPace::without_rate(self.limits.response_body_pause);
-        let body = LimitedBody::new(body, u64::MAX, pace, trailers);
-        let body = match &self.shape {
-            Some(shape) => {
-                shape_answer(shape, &mut head, method, body).map_err(RequestRefusal::Upstream)?
-            }
-            None => ShapedBody::Unshaped(body),
-        };
-        Ok(Response::from_parts(head, MeteredBody::without_meter(Either::Left(body))))
     }
 }
 
@@ -786,9 +807,4 @@ struct ReadRequest {
     body: Bytes,
     model: RequestModel,
     candidates: ServerSet,
-}
-
-fn changed_model_refusal() -> RequestRefusal {
-    let reason = "it has already named another model";
-    RequestRefusal::Upstream(UpstreamFailure::new(UpstreamFault::ModelChanged, reason))
 }

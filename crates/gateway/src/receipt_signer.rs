@@ -6,6 +6,7 @@ use confide_channel::KeyIdentity;
 use confide_receipt::{Keyset, ReceiptError, ReceiptKey};
 
 use crate::{
+    body_keys::{BodyKeyPair, BodyKeyRing},
     limits::GatewayLimits,
     receipt_book::{FinishedReceipt, ReceiptBook},
 };
@@ -20,6 +21,8 @@ pub(crate) struct ReceiptContext {
     pub(crate) is_direct: bool,
     /// Whether the gateway checks API keys, so that a key is a client.
     pub(crate) checks_keys: bool,
+    /// Whether keysets have keys to which clients encrypt bodies.
+    pub(crate) encrypts_bodies: bool,
     pub(crate) limits: GatewayLimits,
 }
 
@@ -28,6 +31,8 @@ pub(crate) struct SigningIdentity {
     tls_key: KeyIdentity,
     pub(crate) key: ReceiptKey,
     pub(crate) keyset: Arc<Keyset>,
+    /// The keys of the keyset to which clients encrypt bodies, if there are any.
+    pub(crate) body_keys: Option<Arc<BodyKeyPair>>,
 }
 
 /// The book of a listener, and what its receipts state.
@@ -36,6 +41,8 @@ pub(crate) struct ReceiptSigner {
     identity: IdentitySource,
     context: ReceiptContext,
     current: Mutex<Option<Arc<SigningIdentity>>>,
+    /// The keys of all keysets with which bodies can still be decrypted.
+    body_keys: BodyKeyRing,
 }
 
 impl ReceiptSigner {
@@ -44,7 +51,8 @@ impl ReceiptSigner {
         identity: IdentitySource,
         context: ReceiptContext,
     ) -> Self {
-        Self { book, identity, context, current: Mutex::default() }
+        let body_keys = BodyKeyRing::default();
+        Self { book, identity, context, current: Mutex::default(), body_keys }
     }
 
     pub(crate) fn book(&self) -> &ReceiptBook {
@@ -56,24 +64,45 @@ impl ReceiptSigner {
     }
 
     /// The key that signs now. With each TLS key there is a new one, so that the end of a keyset ends
-    /// its use.
+    /// its use, and when a key for bodies has opened nearly as many as it can remember.
     ///
     /// # Errors
     /// [`ReceiptError::Signing`] if the system has no randomness.
     pub(crate) fn current(&self) -> Result<Arc<SigningIdentity>, ReceiptError> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let tls_key = (self.identity)();
-        if let Some(signing) = current.as_ref().filter(|signing| signing.tls_key == tls_key) {
+        if let Some(signing) = current.as_ref()
+            && signing.tls_key == tls_key
+            && !signing.body_keys.as_ref().is_some_and(|keys| keys.needs_renewal())
+        {
             return Ok(signing.clone());
         }
         let key = ReceiptKey::generate()?;
         let KeyIdentity { spki_sha256, not_after } = &tls_key;
-        let keyset = Keyset::new(key.key_id(), key.public_key(), spki_sha256, *not_after);
+        let mut keyset = Keyset::new(key.key_id(), key.public_key(), spki_sha256, *not_after);
+        let body_keys = match self.context.encrypts_bodies {
+            true => Some(Arc::new(self.generate_body_keys(*not_after)?)),
+            false => None,
+        };
+        if let Some(keys) = &body_keys {
+            keyset = keyset.with_body_keys(&keys.describe_keys(self.context.config_digest));
+            self.body_keys.add(keys.clone());
+        }
         let keyset = Arc::new(keyset);
         self.book.remember_keyset(keyset.clone());
-        let signing = Arc::new(SigningIdentity { tls_key, key, keyset });
+        let signing = Arc::new(SigningIdentity { tls_key, key, keyset, body_keys });
         *current = Some(signing.clone());
         Ok(signing)
+    }
+
+    fn generate_body_keys(&self, not_after: u64) -> Result<BodyKeyPair, ReceiptError> {
+        let per_key = self.context.limits.encrypted_bodies.per_key;
+        BodyKeyPair::generate(not_after, per_key).map_err(|_| ReceiptError::Signing)
+    }
+
+    /// The keys with which bodies can be decrypted now, the newest first.
+    pub(crate) fn list_body_keys(&self) -> Vec<Arc<BodyKeyPair>> {
+        self.body_keys.list_current(self.book.now())
     }
 
     pub(crate) fn keep(&self, receipt: FinishedReceipt) {

@@ -1,8 +1,9 @@
 //! The reasons why the gateway answers a request itself instead of passing on the upstream's
 //! answer.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, error::Error};
 
+use confide_encrypted_body::{EncryptedBodyError, KEY_CONFIG_PROBLEM};
 use confide_http::{PaceFault, WEBSOCKET_VERSION};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
@@ -11,8 +12,9 @@ use crate::{
     authorizer::KeyRefusal,
     body::{BodyFault, find_body_fault},
     choice_error::ChoiceError,
+    encrypted_body_fault::EncryptedBodyFault,
     evidence_fault::EvidenceFault,
-    fault::UpstreamFailure,
+    fault::{UpstreamFailure, UpstreamFault},
     observation::RequestObservation,
     path::PathFault,
     rate_limit::ceil_seconds,
@@ -51,11 +53,29 @@ pub(crate) enum RequestRefusal {
     StreamOverHttp10,
     Evidence(EvidenceFault),
     Receipt(ReceiptFault),
+    EncryptedBody(EncryptedBodyFault),
 }
 
 impl From<ChoiceError> for RequestRefusal {
     fn from(error: ChoiceError) -> Self {
         Self::Choice(error)
+    }
+}
+
+impl From<EncryptedBodyFault> for RequestRefusal {
+    fn from(fault: EncryptedBodyFault) -> Self {
+        Self::EncryptedBody(fault)
+    }
+}
+
+impl From<EncryptedBodyError> for RequestRefusal {
+    fn from(error: EncryptedBodyError) -> Self {
+        if let EncryptedBodyError::FrameTooLong { max, .. } = error {
+            return Self::TooLong { limit: max as u64 };
+        }
+        // The name stays here: whoever changed the body would learn from it.
+        tracing::info!(fault = error.name(), "encrypted body not read");
+        EncryptedBodyFault::from_error(error).into()
     }
 }
 
@@ -72,6 +92,12 @@ impl From<ReceiptFault> for RequestRefusal {
 }
 
 impl RequestRefusal {
+    /// The refusal of every request after a model server has named another model.
+    pub(crate) fn changed_model() -> Self {
+        let reason = "it has already named another model";
+        Self::Upstream(UpstreamFailure::new(UpstreamFault::ModelChanged, reason))
+    }
+
     /// The refusal for a request that got no answer: either its own body or the upstream is at
     /// fault.
     pub(crate) fn from_unanswered(unsent: UnansweredRequest) -> Self {
@@ -90,8 +116,20 @@ impl RequestRefusal {
             }
             BodyFault::Trailers => Self::TooManyFields,
             // A request's body is no stream of events.
-            BodyFault::Event(_) | BodyFault::Broken(_) => Self::BodyBroken,
+            BodyFault::Event(_) => Self::BodyBroken,
+            BodyFault::Broken(error) => Self::from_broken_body(&**error),
         }
+    }
+
+    /// The refusal for the error of a body: a fault of an encrypted body, or of what carries it.
+    pub(crate) fn from_broken_body(error: &(dyn Error + 'static)) -> Self {
+        if let Some(error) = error.downcast_ref::<EncryptedBodyError>() {
+            return (*error).into();
+        }
+        if let Some(error) = error.downcast_ref::<ChoiceError>() {
+            return Self::Choice(*error);
+        }
+        error.downcast_ref().map_or(Self::BodyBroken, Self::from_body_fault)
     }
 
     pub(crate) fn into_response(
@@ -102,6 +140,9 @@ impl RequestRefusal {
         self.record(code, observation);
         let mut response = match self {
             Self::Receipt(_) => answer::error_response_of_type(status, code, code, &message),
+            Self::EncryptedBody(EncryptedBodyFault::UnknownKey) => {
+                answer::problem_response(status, KEY_CONFIG_PROBLEM, &message)
+            }
             _ => answer::error_response(status, code, &message),
         };
         self.insert_fields(response.headers_mut());
@@ -117,6 +158,7 @@ impl RequestRefusal {
             Self::Key(refusal) => refusal.to_status_and_message(),
             Self::Evidence(fault) => fault.to_status_and_message(),
             Self::Receipt(fault) => fault.to_status_and_message(),
+            Self::EncryptedBody(fault) => fault.to_status_and_message(),
             Self::Choice(error) => {
                 let (status, code) = error.to_status_and_code();
                 return (status, code, error.to_string().into());
@@ -201,6 +243,7 @@ impl RequestRefusal {
                 }
             }
             Self::Busy
+            | Self::EncryptedBody(EncryptedBodyFault::TooMany)
             | Self::Evidence(EvidenceFault::TooSoon | EvidenceFault::Unavailable)
             | Self::Receipt(
                 ReceiptFault::Busy | ReceiptFault::TooSoon | ReceiptFault::Unavailable,

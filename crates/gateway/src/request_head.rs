@@ -8,6 +8,7 @@ use http::{
     Method, Uri, Version, header, request,
     uri::{Authority, PathAndQuery, Scheme},
 };
+use http_body::Body;
 
 use http_body::Body;
 

@@ -106,7 +106,9 @@ pub(crate) async fn parse_body<T: Send + 'static>(
 ///
 /// # Panics
 /// If `work` does.
-async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
     match tokio::task::spawn_blocking(work).await.map_err(JoinError::try_into_panic) {
         Ok(outcome) => outcome,
         Err(Ok(panic)) => std::panic::resume_unwind(panic),

@@ -29,6 +29,7 @@ mod api_keys;
 mod authorization_hook;
 mod cache_salt;
 mod checked_upstream;
+mod encrypted_bodies;
 mod faults;
 mod framing;
 mod fresh_evidence;

@@ -3,19 +3,38 @@
 use confide_evidence::ReportData;
 use sha2::{Digest, Sha256};
 
-use crate::{document::digest_text, error::ReceiptError, json::Json};
+use crate::{
+    document::{digest_text, parse_digest_text},
+    error::ReceiptError,
+    json::Json,
+};
 
 /// A challenge of the verifier's.
 pub type Nonce = [u8; 32];
 
 /// The only algorithm of receipts.
 const ED25519: &str = "ed25519";
+const E2EE_KEYS: &str = "e2ee_public_keys";
+const CONFIG_DIGEST: &str = "config_digest";
 
 /// The public keys of a gateway. Their digest is in the report data of its quote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyset {
     document: Json,
     digest: String,
+}
+
+/// A public key to which clients encrypt bodies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BodyKeyEntry {
+    /// The algorithm, which names the use as well.
+    pub algorithm: String,
+    /// The name of the key.
+    pub key_id: String,
+    /// The serialised key.
+    pub public_key: Vec<u8>,
+    /// The digest of the only configuration with which the gateway uses the key.
+    pub config_digest: [u8; 32],
 }
 
 impl Keyset {
@@ -37,9 +56,43 @@ impl Keyset {
             ("subject", Json::Null),
             ("not_after", Json::Integer(i64::try_from(not_after).unwrap_or(i64::MAX))),
             ("receipt_signing_keys", Json::Array(vec![key])),
-            ("e2ee_public_keys", Json::Array(Vec::new())),
+            (E2EE_KEYS, Json::Array(Vec::new())),
             ("tls_public_keys", Json::Array(vec![tls])),
         ]))
+    }
+
+    /// Returns the keyset with keys to which clients encrypt bodies.
+    pub fn with_body_keys(self, keys: &[BodyKeyEntry]) -> Self {
+        let describe = |key: &BodyKeyEntry| {
+            Json::object([
+                ("algo", Json::from(key.algorithm.as_str())),
+                ("key_id", key.key_id.as_str().into()),
+                ("public_key", hex::encode(&key.public_key).into()),
+                (CONFIG_DIGEST, digest_text(&key.config_digest).into()),
+            ])
+        };
+        let mut document = self.document;
+        if let Json::Object(members) = &mut document {
+            members.insert(E2EE_KEYS.into(), Json::Array(keys.iter().map(describe).collect()));
+        }
+        Self::from_document(document)
+    }
+
+    /// The keys to which clients encrypt bodies, if they have the form of this program's; those of
+    /// other programs and for other uses are left out.
+    pub fn body_keys(&self) -> impl Iterator<Item = BodyKeyEntry> {
+        let keys = match self.document.get(E2EE_KEYS) {
+            Some(Json::Array(keys)) => keys.as_slice(),
+            _ => &[],
+        };
+        keys.iter().filter_map(|key| {
+            Some(BodyKeyEntry {
+                algorithm: key.get_text("algo")?.to_owned(),
+                key_id: key.get_text("key_id")?.to_owned(),
+                public_key: hex::decode(key.get_text("public_key")?).ok()?,
+                config_digest: parse_digest_text(key.get_text(CONFIG_DIGEST)?)?,
+            })
+        })
     }
 
     /// The keyset of a parsed document, whose members are read when they are needed.

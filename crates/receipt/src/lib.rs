@@ -14,10 +14,10 @@ mod receipt;
 mod report;
 mod signing_key;
 
-pub use document::{API_VERSION, digest_text};
+pub use document::{API_VERSION, digest_text, parse_digest_text};
 pub use error::ReceiptError;
 pub use json::{Json, JsonError};
-pub use keyset::{Keyset, Nonce, parse_nonce};
+pub use keyset::{BodyKeyEntry, Keyset, Nonce, parse_nonce};
 pub use receipt::{
     BodyDigest, CONFIGURATION_EVENT, Event, FORWARDED_EVENT, MODEL_EVENT, RECEIPT_BYTES_MAX,
     RECEIVED_EVENT, RETURNED_EVENT, Receipt, SignedReceipt,

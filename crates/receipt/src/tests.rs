@@ -281,3 +281,23 @@ fn a_nonce_is_64_lower_case_digits() {
         assert!(parse_nonce(&text).is_none(), "{text}");
     }
 }
+
+#[test]
+fn a_keyset_names_the_keys_for_bodies_and_no_others_are_taken_for_them() {
+    let entry = |algorithm: &str| BodyKeyEntry {
+        algorithm: algorithm.into(),
+        key_id: format!("body-{algorithm}"),
+        public_key: vec![1, 2, 3],
+        config_digest: [4; 32],
+    };
+    let plain = published_keyset();
+    assert_eq!(plain.body_keys().count(), 0);
+    let entries = [entry("one"), entry("two")];
+    let with_keys = plain.clone().with_body_keys(&entries);
+    assert_ne!(with_keys.digest(), plain.digest(), "the quote covers them");
+    assert_eq!(with_keys.body_keys().collect::<Vec<_>>(), entries);
+    // As aci/1 has it, without a configuration.
+    let text = with_keys.document().to_canonical().replace("config_digest", "configuration");
+    let others = Keyset::from_document(Json::parse(text.as_bytes(), text.len()).unwrap());
+    assert_eq!(others.body_keys().count(), 0);
+}

@@ -93,6 +93,10 @@ pub(crate) struct TerminateArgs {
     /// shape` prints what it costs
     #[arg(long, value_name = "BYTES/MS/SLOTS", value_parser = parse_answer_shape)]
     answer_shape: Option<AnswerShape>,
+    /// Let clients encrypt request bodies to a key of the keyset that evidence covers (EHBP), and encrypt the
+    /// answers, so that a proxy in front that terminates TLS cannot read them. Needs --receipts
+    #[arg(long, requires = "receipts")]
+    encrypted_bodies: bool,
     /// Write one line of JSON for each request: time, method, the fixed parts of its path, status. The line
     /// contains no query, field, body or identifier. `-` is standard output
     #[arg(long, value_name = "FILE")]
@@ -316,6 +320,9 @@ impl TerminateConfig {
         }
         if let Some(receipts) = &receipts {
             gateway = gateway.with_receipts(receipts.clone()).map_err(explain)?;
+        }
+        if args.encrypted_bodies {
+            gateway = gateway.with_encrypted_bodies().map_err(explain)?;
         }
         if let Some(telemetry) = telemetry {
             gateway = gateway.with_telemetry(telemetry.clone());

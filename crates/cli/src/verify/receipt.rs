@@ -1,5 +1,6 @@
 //! `confide verify receipt`: whether an answer is that of an attested gateway, by its signed receipt.
 
+pub(crate) mod body_key;
 mod judgement;
 mod refusal;
 mod report;

@@ -62,7 +62,13 @@ pub(super) async fn gateway_of_configuration(
 }
 
 fn direct_context(limits: GatewayLimits) -> ReceiptContext {
-    ReceiptContext { config_digest: CONFIG_DIGEST, is_direct: true, checks_keys: false, limits }
+    ReceiptContext {
+        config_digest: CONFIG_DIGEST,
+        is_direct: true,
+        checks_keys: false,
+        encrypts_bodies: false,
+        limits,
+    }
 }
 
 async fn gateway_of_context(
@@ -74,7 +80,8 @@ async fn gateway_of_context(
     let book = Arc::new(ReceiptBook::new(|| NOW));
     let signer = Arc::new(ReceiptSigner::new(book, identity, context));
     let service = Arc::new(ReceiptService::new(signer, Arc::new(FakeAttester)));
-    let proxy = Proxy::new(&configuration, true, limits).unwrap().with_receipts(Some(service));
+    let proxy =
+        Proxy::new(&configuration, true, limits).unwrap().with_receipts(Some(service), None);
     serve_proxy(proxy, limits, AdmissionLimits::default()).await
 }
 
@@ -375,6 +382,7 @@ async fn a_receipt_says_what_is_known_of_the_model_and_of_the_way_to_it() {
         config_digest: CONFIG_DIGEST,
         is_direct: false,
         checks_keys: false,
+        encrypts_bodies: false,
         limits: GatewayLimits::default(),
     };
     let gateway = gateway_of_context(configuration, context, Arc::new(|| KEY)).await;
@@ -398,8 +406,13 @@ async fn made_up_keys_take_the_places_of_their_address_only() {
         let upstream = upstream_answering(json_answer("")).await;
         let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
         let configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
-        let context =
-            ReceiptContext { config_digest: CONFIG_DIGEST, is_direct: true, checks_keys, limits };
+        let context = ReceiptContext {
+            config_digest: CONFIG_DIGEST,
+            is_direct: true,
+            checks_keys,
+            encrypts_bodies: false,
+            limits,
+        };
         let gateway = gateway_of_context(configuration, context, Arc::new(|| KEY)).await;
         let mut first = None;
         for number in 0..5 {

@@ -27,6 +27,9 @@ const QUEUED_REQUESTS: RangeInclusive<u64> = 0..=65_536;
 const UPSTREAM_STREAMS: RangeInclusive<u64> = 1..=10_000;
 /// The largest number of receipts that are kept, at some 1.2 KiB each.
 const KEPT_RECEIPTS: RangeInclusive<u64> = 1..=1 << 20;
+/// The largest number of encrypted bodies that one key opens, at some 20 bytes each, and of those of one
+/// address in a minute.
+const ENCRYPTED_BODIES: RangeInclusive<u64> = 8..=1 << 23;
 const IDLE_CONNECTIONS: RangeInclusive<u64> = 0..=65_536;
 
 /// The part of a limit that one address gets unless its own limit is given: a quarter.
@@ -107,7 +110,7 @@ fn check_order(limits: &GatewayLimits) -> Result<(), String> {
 fn set_limit(limits: &mut GatewayLimits, key: &str, number: u64) -> Result<(), String> {
     let seconds = || check_seconds(key, number);
     let within = |range| check_range(key, number, range);
-    let pace = &mut limits.request_body_pace;
+    let (pace, bodies) = (&mut limits.request_body_pace, &mut limits.encrypted_bodies);
     match key {
         "handshake_s" => limits.handshake = seconds()?,
         "first_head_s" => limits.first_head = seconds()?,
@@ -150,6 +153,10 @@ fn set_limit(limits: &mut GatewayLimits, key: &str, number: u64) -> Result<(), S
         "receipts_kept" => limits.receipts.kept = within(KEPT_RECEIPTS)? as usize,
         "receipts_kept_per_client" => {
             limits.receipts.kept_per_client = within(KEPT_RECEIPTS)? as usize;
+        }
+        "encrypted_bodies_per_key" => bodies.per_key = within(ENCRYPTED_BODIES)? as usize,
+        "encrypted_bodies_per_minute_per_address" => {
+            bodies.per_minute_per_peer = within(ENCRYPTED_BODIES)?;
         }
         "receipts_s" => limits.receipts.age = seconds()?,
         "websocket_open_s" => limits.upgrade = seconds()?,

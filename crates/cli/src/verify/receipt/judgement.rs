@@ -5,7 +5,7 @@ use std::time::Duration;
 use confide_evidence::{EvidenceKind, UnixSeconds, detect_kind, weights_claim::WeightsSource};
 use confide_receipt::{
     AttestationReport, CONFIGURATION_EVENT, FORWARDED_EVENT, Keyset, MODEL_EVENT, Nonce,
-    RECEIVED_EVENT, RETURNED_EVENT, SignedReceipt, digest_text,
+    RECEIVED_EVENT, RETURNED_EVENT, SignedReceipt, parse_digest_text,
 };
 use confide_verifier::{
     Appraised, Check, Evidence, Expect, Outcome, Policy, Rejection, Scope, UnixTime,
@@ -261,7 +261,7 @@ impl<'a> Judgement<'a> {
 /// Judges the quote of a report as `confide verify evidence` does, with the report data that follows
 /// from keyset and nonce. The configuration is that of the receipt, and a demand on connections does
 /// not apply to a key that signs receipts.
-fn judge_evidence(
+pub(super) fn judge_evidence(
     report: &AttestationReport,
     files: &ReceiptFiles,
     rules: &ReceiptRules,
@@ -286,7 +286,7 @@ fn judge_evidence(
 }
 
 /// Checks that the keyset has not expired, and gives the time when it does.
-fn check_keyset(keyset: &Keyset, rules: &ReceiptRules) -> Result<u64, ReceiptRefusal> {
+pub(super) fn check_keyset(keyset: &Keyset, rules: &ReceiptRules) -> Result<u64, ReceiptRefusal> {
     let not_after = keyset.not_after().map_err(ReceiptRefusal::Report)?;
     match not_after < rules.at {
         true => Err(ReceiptRefusal::ExpiredKeyset { not_after, at: rules.at }),
@@ -349,13 +349,6 @@ fn compare_weights(
             Err(ReceiptRefusal::Weights { wanted: wanted.to_string(), got: hex::encode(digest) })
         }
     }
-}
-
-/// Reads `sha256:` and 64 lower-case hexadecimal digits.
-fn parse_digest_text(text: &str) -> Option<[u8; 32]> {
-    let mut digest = [0; 32];
-    hex::decode_to_slice(text.strip_prefix("sha256:")?, &mut digest).ok()?;
-    (digest_text(&digest) == text).then_some(digest)
 }
 
 /// Judges a receipt with the keyset of a report whose quote is not judged.

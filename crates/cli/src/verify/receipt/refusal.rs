@@ -6,7 +6,7 @@ use confide_verifier::Rejection;
 
 /// The reason why a receipt is refused or could not be judged.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ReceiptRefusal {
+pub(crate) enum ReceiptRefusal {
     #[error("{0}")]
     Report(ReceiptError),
     #[error("the report's evidence is not a quote or an SEV-SNP report")]

@@ -1,0 +1,151 @@
+//! `confide connect --encrypted-bodies`: through a proxy that terminates TLS, with bodies that only the
+//! attested gateway behind it can read.
+
+use std::{net::SocketAddr, path::Path, pin::pin, process::ExitCode, sync::Arc};
+
+use confide_client::{
+    AllowedOrigins, ClientError, ClientLimits, Connector, EncryptedClient, Endpoint, HttpClient,
+    ReportJudge, error_chain,
+};
+use confide_evidence::{UnixSeconds, collateral::COLLATERAL_LENGTH_MAX, pem};
+use confide_verifier::{Policy, RootKind, Scope};
+use serde_json::{Value, json};
+
+use crate::{
+    error::CliError,
+    files::{read_file, read_optional_file},
+    process,
+    refusal::{PeerHints, explain_client_error},
+    verify::receipt::body_key::{AcceptedBodyKey, judge_body_key},
+};
+
+/// The longest file of root certificates, in bytes.
+const ROOTS_BYTES_MAX: u64 = 64 * 1024;
+/// What the proxy in between sees, in words.
+const VISIBLE: &str = "method, path, query, header fields (API keys among them), status, sizes and times; requests \
+                       without a body, and their answers";
+
+/// The way to a gateway behind a proxy, and the rules by which it is judged.
+pub(super) struct EncryptedConnection<'a> {
+    /// The address of the proxy.
+    pub(super) url: &'a str,
+    pub(super) policy: Policy,
+    /// Endorsements in place of the report's.
+    pub(super) collateral: Option<&'a Path>,
+    /// The root certificates by which the proxy's TLS is verified; by default those of the system.
+    pub(super) tls_ca: Option<&'a Path>,
+    pub(super) listen: SocketAddr,
+}
+
+/// Judges the report, then serves the loopback address.
+pub(super) fn run(
+    args: &EncryptedConnection<'_>,
+    origins: AllowedOrigins,
+    limits: ClientLimits,
+) -> Result<ExitCode, CliError> {
+    let policy = args.policy.clone();
+    let collateral = read_optional_file(args.collateral, COLLATERAL_LENGTH_MAX as u64)?;
+    let endpoint = Endpoint::parse(args.url).map_err(|error| {
+        CliError::new(error).with_hint("for instance https://inference.example")
+    })?;
+    let roots = read_roots(args.tls_ca)?;
+    let connector = Connector::to_proxy(endpoint, roots, process::unix_now, limits)
+        .map_err(|error| CliError::new(error_chain(&error)))?;
+    let http = HttpClient::new(connector, limits, process::unix_now);
+    // The last key that was accepted, for the ready line.
+    let accepted = Arc::new(std::sync::OnceLock::new());
+    let first = accepted.clone();
+    let judge: ReportJudge = Arc::new(move |report, nonce| {
+        let (collateral, now) = (collateral.as_deref(), process::unix_now());
+        let judged = judge_body_key(report, nonce, &policy, collateral, now);
+        let judged = judged.map_err(|refusal| refusal.to_string())?;
+        let key = judged.key.clone();
+        let guarantee = describe_guarantee(&judged);
+        let shown = first.get_or_init(|| judged);
+        // The user was shown the guarantee of the first report.
+        match describe_guarantee(shown) == guarantee {
+            true => Ok(key),
+            false => Err(format!("the guarantee has changed to `{guarantee}`")),
+        }
+    });
+    let client = EncryptedClient::new(http, judge, limits.age_max, process::unix_now);
+    let client = Arc::new(client);
+    process::block_on(async {
+        let mut stop = pin!(process::stop_signal());
+        tokio::select! {
+            biased;
+            () = stop.as_mut() => return Ok(ExitCode::SUCCESS),
+            found = client.find_key() => found.map_err(|error| explain_error(args, &error))?,
+        };
+        let Some(accepted) = accepted.get() else {
+            return Err(CliError::new("the report was not judged"));
+        };
+        let (listener, address) = process::listen(args.listen).await?;
+        let guarantee = describe_guarantee(accepted);
+        process::print_ready(address, guarantee, ready_line_fields(args, address, accepted));
+        let drained = confide_client::serve(listener, client, origins, limits, stop).await;
+        process::warn_of_cut_connections(drained);
+        Ok(ExitCode::SUCCESS)
+    })?
+}
+
+/// The root certificates by which the proxy's TLS is verified: those of a file, or of the system.
+fn read_roots(file: Option<&Path>) -> Result<Vec<Vec<u8>>, CliError> {
+    let Some(path) = file else {
+        let system = rustls_native_certs::load_native_certs();
+        return Ok(system.certs.iter().map(|root| root.to_vec()).collect());
+    };
+    let text = read_file(path, ROOTS_BYTES_MAX)?;
+    pem::decode_chain("root certificate of the proxy", &text)
+        .map_err(|error| CliError::in_file(path)(error))
+}
+
+/// What is known of the end that reads the bodies.
+fn describe_guarantee(accepted: &AcceptedBodyKey) -> &'static str {
+    let evidence = &accepted.evidence;
+    match evidence.root().kind {
+        RootKind::Custom => "none (custom root)",
+        _ if evidence.is_debug() => "none (debug: the host reads the memory)",
+        _ if accepted.scope == Scope::Platform => "none (platform only)",
+        RootKind::Production => {
+            "only the attested gateway and the model servers behind it read bodies"
+        }
+    }
+}
+
+fn explain_error(args: &EncryptedConnection<'_>, error: &ClientError) -> CliError {
+    let hints = PeerHints {
+        check: |_| {
+            "nothing was sent. The gateway needs --receipts --encrypted-bodies, and its configuration and program \
+             have to be those of the policy"
+        },
+        attester: "",
+        network: &|_| {
+            "check the proxy's address and its certificate; --tls-ca FILE names another root".into()
+        },
+    };
+    explain_client_error(args.url, error, &hints)
+}
+
+fn ready_line_fields(
+    args: &EncryptedConnection<'_>,
+    address: SocketAddr,
+    accepted: &AcceptedBodyKey,
+) -> Value {
+    let mut verdict = accepted.evidence.to_json();
+    let mut take = |name: &str| verdict[name].take();
+    json!({
+        "base_url": format!("http://{address}/v1"),
+        "endpoint": args.url,
+        "encrypted_bodies": accepted.key.key.kem().algorithm(),
+        "visible_to_proxies": VISIBLE,
+        "scope": accepted.scope.as_str(),
+        "root": take("root"),
+        "tcb_status": take("tcb_status"),
+        "advisories": take("advisories"),
+        "checks": take("checks"),
+        "config_digest": hex::encode(accepted.config_digest),
+        "not_after": accepted.key.not_after,
+        "not_after_utc": UnixSeconds(accepted.key.not_after).utc().to_string(),
+    })
+}

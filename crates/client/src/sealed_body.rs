@@ -1,0 +1,147 @@
+//! Bodies of encrypted exchanges: a request's is encrypted as it is sent, an answer's decrypted as it
+//! arrives.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, Bytes};
+use confide_encrypted_body::{
+    AnswerOpener, BodyEnd, EncryptedBodyError, FrameReader, RequestSealer, TAG_BYTES,
+};
+use http_body::{Body, Frame, SizeHint};
+
+use crate::{
+    connector::{BodyError, RequestBody},
+    pool::{AnswerBody, AnswerError},
+};
+
+/// The largest number of bytes of text in one frame of a request.
+const FRAME_TEXT_BYTES_MAX: usize = 64 * 1024;
+/// The largest number of bytes of a frame of an answer. A gateway's have 64 KiB of text.
+const FRAME_BYTES_MAX: usize = 1024 * 1024 + TAG_BYTES;
+
+/// The body of a request, encrypted as it is sent. Its end is a final frame.
+pub(crate) struct SealedRequestBody {
+    inner: RequestBody,
+    sealer: RequestSealer,
+    is_ended: bool,
+}
+
+impl SealedRequestBody {
+    pub(crate) fn new(inner: RequestBody, sealer: RequestSealer) -> Self {
+        Self { inner, sealer, is_ended: false }
+    }
+
+    fn seal_piece(&mut self, text: &[u8]) -> Result<Bytes, EncryptedBodyError> {
+        let mut body = Vec::new();
+        for piece in text.chunks(FRAME_TEXT_BYTES_MAX) {
+            self.sealer.seal_frame(piece, &mut body)?;
+        }
+        Ok(body.into())
+    }
+
+    fn seal_end(&mut self) -> Result<Bytes, EncryptedBodyError> {
+        self.is_ended = true;
+        let mut body = Vec::new();
+        self.sealer.seal_final_frame(b"", &mut body)?;
+        Ok(body.into())
+    }
+}
+
+impl Body for SealedRequestBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        while !self.is_ended {
+            let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx)).transpose()?;
+            let sealed = match frame {
+                // Trailers would not be encrypted.
+                Some(frame) => {
+                    let text = frame.into_data().unwrap_or_default();
+                    self.seal_piece(&text)?
+                }
+                None => self.seal_end()?,
+            };
+            if !sealed.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(sealed))));
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_ended
+    }
+}
+
+/// The body of an answer, decrypted as it arrives. It breaks off where it was changed or cut.
+pub(crate) struct OpenedAnswerBody {
+    inner: AnswerBody,
+    opener: AnswerOpener,
+    reader: FrameReader,
+    /// Bytes that were received and not yet read.
+    received: Bytes,
+    is_ended: bool,
+}
+
+impl OpenedAnswerBody {
+    /// The end is demanded whatever the head of the answer announces.
+    pub(crate) fn new(inner: AnswerBody, opener: AnswerOpener) -> Self {
+        let reader = FrameReader::new(BodyEnd::FinalFrame, FRAME_BYTES_MAX);
+        Self { inner, opener, reader, received: Bytes::new(), is_ended: false }
+    }
+
+    fn poll_text(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, AnswerError>> {
+        loop {
+            let mut bytes = &self.received[..];
+            let frame = self.reader.read(&mut bytes).map_err(AnswerError::Encryption)?;
+            let taken = self.received.len() - bytes.len();
+            self.received.advance(taken);
+            if let Some(frame) = frame {
+                let text = self.opener.open_frame(frame).map_err(AnswerError::Encryption)?;
+                if !text.is_empty() {
+                    return Poll::Ready(Ok(Some(text.into())));
+                }
+                continue;
+            }
+            match ready!(Pin::new(&mut self.inner).poll_frame(cx)).transpose()? {
+                Some(frame) => self.received = frame.into_data().unwrap_or_default(),
+                None => {
+                    self.reader.finish().map_err(AnswerError::Encryption)?;
+                    return Poll::Ready(Ok(None));
+                }
+            }
+        }
+    }
+}
+
+impl Body for OpenedAnswerBody {
+    type Data = Bytes;
+    type Error = AnswerError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
+        if self.is_ended {
+            return Poll::Ready(None);
+        }
+        let text = ready!(self.poll_text(cx));
+        self.is_ended = !matches!(text, Ok(Some(_)));
+        Poll::Ready(text.map(|text| text.map(Frame::data)).transpose())
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_ended
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::default()
+    }
+}

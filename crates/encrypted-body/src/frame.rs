@@ -1,0 +1,205 @@
+//! Frames: the length of a ciphertext in four bytes, big-endian, and the ciphertext with its tag.
+//!
+//! A frame of length 0 has no ciphertext. In EHBP it means nothing; where a final frame was
+//! announced, it says that the next frame is the final one.
+
+use crate::{error::EncryptedBodyError, fields::BodyEnd};
+
+/// The number of bytes of a frame's length.
+pub const LENGTH_BYTES: usize = 4;
+/// The number of bytes of a tag of AES-256-GCM.
+pub const TAG_BYTES: usize = 16;
+/// The number of bytes that a frame has in addition to its plaintext.
+pub const FRAME_OVERHEAD_BYTES: usize = LENGTH_BYTES + TAG_BYTES;
+
+/// The associated data of a final frame; that of others is empty.
+const FINAL_AAD: &[u8] = b"final";
+
+/// The associated data of a frame.
+pub(crate) fn frame_aad(is_final: bool) -> &'static [u8] {
+    if is_final { FINAL_AAD } else { b"" }
+}
+
+/// Appends what announces the final frame.
+pub fn mark_final_frame(body: &mut Vec<u8>) {
+    body.extend([0; LENGTH_BYTES]);
+}
+
+/// A frame that was read: its ciphertext and tag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealedFrame {
+    /// The ciphertext, with the tag at its end.
+    pub ciphertext: Vec<u8>,
+    /// Whether the frame claims to be the final one. Whoever opens it finds out whether it is.
+    pub is_final: bool,
+}
+
+/// Finds the frames in the bytes of a body, which come in pieces of any length. It holds the bytes of
+/// one frame at most.
+#[derive(Debug)]
+pub struct FrameReader {
+    end: BodyEnd,
+    frame_bytes_max: usize,
+    prefix: [u8; LENGTH_BYTES],
+    prefix_bytes: usize,
+    /// The length of the frame whose ciphertext is being read.
+    length: Option<usize>,
+    ciphertext: Vec<u8>,
+    is_final: bool,
+    progress: ReadProgress,
+}
+
+/// How far a body was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadProgress {
+    NoFrame,
+    SomeFrames,
+    FinalFrame,
+}
+
+impl FrameReader {
+    /// A reader of frames of at most `frame_bytes_max` bytes of ciphertext with tag.
+    pub fn new(end: BodyEnd, frame_bytes_max: usize) -> Self {
+        Self {
+            end,
+            frame_bytes_max,
+            prefix: [0; LENGTH_BYTES],
+            prefix_bytes: 0,
+            length: None,
+            ciphertext: Vec::new(),
+            is_final: false,
+            progress: ReadProgress::NoFrame,
+        }
+    }
+
+    /// Reads from `bytes`, which it shortens, up to the end of a frame, or until no bytes are left.
+    ///
+    /// # Errors
+    /// [`EncryptedBodyError`] for a frame that is too long or too short, and for bytes after the final
+    /// one. Nothing more can be read then.
+    pub fn read(&mut self, bytes: &mut &[u8]) -> Result<Option<SealedFrame>, EncryptedBodyError> {
+        while !bytes.is_empty() {
+            if self.progress == ReadProgress::FinalFrame {
+                return Err(EncryptedBodyError::AfterFinalFrame);
+            }
+            match self.length {
+                None => self.read_prefix(bytes)?,
+                Some(length) => {
+                    let part = take_part(bytes, length - self.ciphertext.len());
+                    self.reserve(part.len(), length);
+                    self.ciphertext.extend_from_slice(part);
+                    if self.ciphertext.len() == length {
+                        return Ok(Some(self.take_frame()));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Changes the bound for the frames that follow.
+    pub fn set_frame_bytes_max(&mut self, frame_bytes_max: usize) {
+        self.frame_bytes_max = frame_bytes_max;
+    }
+
+    /// The memory in bytes that the reader may hold after it has read `more` bytes.
+    pub fn capacity_after(&self, more: usize) -> usize {
+        let (needed, capacity) =
+            (self.ciphertext.len().saturating_add(more), self.ciphertext.capacity());
+        match needed <= capacity {
+            true => capacity,
+            false => needed.max(2 * capacity).min(self.frame_bytes_max),
+        }
+    }
+
+    /// Checks at the end of the body that it is complete, as far as that can be told.
+    ///
+    /// # Errors
+    /// [`EncryptedBodyError::CutFrame`] inside a frame, [`EncryptedBodyError::NoFrame`] without any,
+    /// and [`EncryptedBodyError::FinalFrameMissing`] where one was announced.
+    pub fn finish(&self) -> Result<(), EncryptedBodyError> {
+        if self.prefix_bytes > 0 || self.length.is_some() {
+            return Err(EncryptedBodyError::CutFrame);
+        }
+        match (self.end, self.progress) {
+            (_, ReadProgress::FinalFrame) | (BodyEnd::Unmarked, ReadProgress::SomeFrames) => Ok(()),
+            (BodyEnd::Unmarked, ReadProgress::NoFrame) => Err(EncryptedBodyError::NoFrame),
+            (BodyEnd::FinalFrame, _) => Err(EncryptedBodyError::FinalFrameMissing),
+        }
+    }
+
+    /// Whether the final frame was read.
+    pub fn is_complete(&self) -> bool {
+        self.progress == ReadProgress::FinalFrame
+    }
+
+    fn read_prefix(&mut self, bytes: &mut &[u8]) -> Result<(), EncryptedBodyError> {
+        let part = take_part(bytes, LENGTH_BYTES - self.prefix_bytes);
+        self.prefix[self.prefix_bytes..][..part.len()].copy_from_slice(part);
+        self.prefix_bytes += part.len();
+        if self.prefix_bytes < LENGTH_BYTES {
+            return Ok(());
+        }
+        self.prefix_bytes = 0;
+        let length = u32::from_be_bytes(self.prefix) as usize;
+        match (length, self.end) {
+            (0, BodyEnd::Unmarked) => Ok(()),
+            (0, BodyEnd::FinalFrame) if !self.is_final => {
+                self.is_final = true;
+                Ok(())
+            }
+            (got, _) if got < TAG_BYTES => Err(EncryptedBodyError::FrameTooShort { got }),
+            (got, _) if got > self.frame_bytes_max => {
+                Err(EncryptedBodyError::FrameTooLong { got, max: self.frame_bytes_max })
+            }
+            _ => {
+                self.length = Some(length);
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes space for `more` bytes of a frame. It grows with what has come, since a length that is
+    /// only announced costs its sender nothing.
+    fn reserve(&mut self, more: usize, length: usize) {
+        let (held, capacity) = (self.ciphertext.len(), self.ciphertext.capacity());
+        if held + more > capacity {
+            let grown = (held + more).max(length.min(2 * capacity));
+            self.ciphertext.reserve_exact(grown - held);
+        }
+    }
+
+    fn take_frame(&mut self) -> SealedFrame {
+        self.length = None;
+        self.progress = match self.is_final {
+            true => ReadProgress::FinalFrame,
+            false => ReadProgress::SomeFrames,
+        };
+        let ciphertext = std::mem::take(&mut self.ciphertext);
+        SealedFrame { ciphertext, is_final: self.is_final }
+    }
+}
+
+/// Takes at most `length` bytes from the front.
+fn take_part<'a>(bytes: &mut &'a [u8], length: usize) -> &'a [u8] {
+    let (part, rest) = bytes.split_at(length.min(bytes.len()));
+    *bytes = rest;
+    part
+}
+
+/// Appends a frame to `body`: its plaintext, encrypted in place by `seal`, which returns the tag.
+pub(crate) fn append_frame(
+    body: &mut Vec<u8>,
+    plaintext: &[u8],
+    seal: impl FnOnce(&mut [u8]) -> Result<[u8; TAG_BYTES], EncryptedBodyError>,
+) -> Result<(), EncryptedBodyError> {
+    let length = u32::try_from(plaintext.len() + TAG_BYTES);
+    let length = length.map_err(|_| EncryptedBodyError::Encryption)?;
+    body.reserve(LENGTH_BYTES + plaintext.len() + TAG_BYTES);
+    body.extend(length.to_be_bytes());
+    let begin = body.len();
+    body.extend_from_slice(plaintext);
+    let tag = seal(&mut body[begin..])?;
+    body.extend(tag);
+    Ok(())
+}
