@@ -1,7 +1,9 @@
-//! An X.509 certificate and its SGX extension, DER.
+//! An X.509 certificate and its SGX extension, DER; a certificate that carries evidence.
 #![no_main]
 
-use confide_evidence::{certificate::Certificate, pck::PckExtension};
+use confide_evidence::{
+    attested_certificate::AttestedCertificate, certificate::Certificate, pck::PckExtension,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -11,4 +13,5 @@ fuzz_target!(|data: &[u8]| {
         let _ = PckExtension::parse(extension);
     }
     let _ = PckExtension::parse(data);
+    let _ = AttestedCertificate::parse(data);
 });

@@ -8,6 +8,7 @@ extern crate alloc;
 
 mod appraise;
 mod attest;
+pub mod attested_certificate;
 pub mod authenticator;
 pub mod batch;
 pub mod binder;

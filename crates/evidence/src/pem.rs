@@ -27,16 +27,36 @@ pub fn decode_chain(subject: &'static str, text: &[u8]) -> Result<Vec<Vec<u8>>, 
     decode_chain_with_limit(subject, text, CHAIN_CERTIFICATES_MAX)
 }
 
+/// As [`decode_chain`], for certificates that carry evidence: up to `length_max` bytes of text.
+///
+/// # Errors
+/// As [`decode_chain`].
+pub fn decode_long_chain(
+    subject: &'static str,
+    text: &[u8],
+    length_max: usize,
+) -> Result<Vec<Vec<u8>>, ParseError> {
+    decode_with_limits(subject, text, CHAIN_CERTIFICATES_MAX, length_max)
+}
+
 /// As [`decode_chain`], with another limit on the certificates.
 pub(crate) fn decode_chain_with_limit(
     subject: &'static str,
     text: &[u8],
     certificates_max: usize,
 ) -> Result<Vec<Vec<u8>>, ParseError> {
+    decode_with_limits(subject, text, certificates_max, CHAIN_LENGTH_MAX)
+}
+
+fn decode_with_limits(
+    subject: &'static str,
+    text: &[u8],
+    certificates_max: usize,
+    length_max: usize,
+) -> Result<Vec<Vec<u8>>, ParseError> {
     let malformed = ParseError::Text { subject, wanted: "PEM certificates" };
-    if text.len() > CHAIN_LENGTH_MAX {
-        let got = text.len();
-        return Err(ParseError::TooLong { subject, limit: CHAIN_LENGTH_MAX, got });
+    if text.len() > length_max {
+        return Err(ParseError::TooLong { subject, limit: length_max, got: text.len() });
     }
     let end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let mut rest = text[..end].trim_ascii();

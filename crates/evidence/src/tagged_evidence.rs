@@ -11,7 +11,7 @@ use minicbor::{Decoder, data::Tag};
 use crate::{cbor::Writer, claims::CLAIMS_BYTES_MAX};
 
 /// The CBOR tag of a TEE quote.
-const TAG_QUOTE: u64 = 60000;
+pub(crate) const TAG_QUOTE: u64 = 60000;
 
 /// The longest quote that is read: what Linux's configfs-tsm gives at most.
 pub const QUOTE_BYTES_MAX: usize = 32 * 1024;

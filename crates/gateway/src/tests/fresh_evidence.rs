@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use confide_channel::{Client, ClientOptions, EVIDENCE_MEDIA_TYPE, EVIDENCE_PATH, LivePeer};
+use confide_channel::{
+    Client, ClientOptions, EVIDENCE_MEDIA_TYPE, EVIDENCE_PATH, LivePeer, SessionVersion,
+};
 use confide_evidence::{
     Appraise, Attest, AttestError, PresentedEvidence, ReportData, session_message::SessionMessage,
 };
@@ -64,6 +66,14 @@ struct Session {
 
 impl Session {
     async fn open(binding: Binding, evidence_interval: Duration) -> Self {
+        Self::open_with(binding, evidence_interval, None).await
+    }
+
+    async fn open_with(
+        binding: Binding,
+        evidence_interval: Duration,
+        version: Option<SessionVersion>,
+    ) -> Self {
         let upstream = Upstream::parse("http://127.0.0.1:1").unwrap();
         let options = GatewayOptions {
             configuration: GatewayConfiguration::with_upstream(binding, upstream),
@@ -78,7 +88,10 @@ impl Session {
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         tokio::spawn(gateway.serve(listener, std::future::pending()));
         let options = ClientOptions { binding, deadline: GENEROUS };
-        let client = Client::new(options, Arc::new(FakeAppraiser)).unwrap();
+        let mut client = Client::new(options, Arc::new(FakeAppraiser)).unwrap();
+        if let Some(version) = version {
+            client = client.with_session_versions(&[version]).unwrap();
+        }
         let mut attested = finish_in_time(client.connect("localhost", tcp)).await.unwrap();
         let live = attested.take_live_peer();
         Self { stream: attested.into_parts().0, live, attester }
@@ -125,12 +138,15 @@ fn message() -> Vec<u8> {
 
 #[tokio::test]
 async fn an_open_session_shows_fresh_evidence_that_belongs_to_it() {
-    let mut session = Session::open(Binding::Session, Duration::ZERO).await;
-    assert!(session.renew().await);
-    assert!(session.renew().await);
-    let mut other = Session::open(Binding::Session, Duration::ZERO).await;
-    std::mem::swap(&mut session.live, &mut other.live);
-    assert!(!session.renew().await);
+    for version in SessionVersion::ALL {
+        let open = || Session::open_with(Binding::Session, Duration::ZERO, Some(version));
+        let mut session = open().await;
+        assert!(session.renew().await);
+        assert!(session.renew().await);
+        let mut other = open().await;
+        std::mem::swap(&mut session.live, &mut other.live);
+        assert!(!session.renew().await);
+    }
 }
 
 #[tokio::test]
