@@ -12,10 +12,7 @@ use std::{
 use bytes::Bytes;
 use confide_channel::EVIDENCE_PATH;
 use confide_encrypted_body::KEYS_PATH;
-use confide_http::{
-    BodyPace, BusyGuard, ClientHandshake, HandshakeKey, Peer, is_websocket_request,
-    remove_hop_by_hop,
-};
+use confide_http::{BusyGuard, ClientHandshake, HandshakeKey, Peer, is_websocket_request};
 use http::{
     HeaderValue, Method, Request, Response, StatusCode, Version, header, request, uri::PathAndQuery,
 };
@@ -26,7 +23,6 @@ use crate::{
     access_log::AccessLog,
     answer::{self, AnswerBody},
     answer_shape::AnswerShape,
-    answer_stream::AnswerStream,
     authorizer::{Authorizer, Grant, RequestTerms},
     body::LimitedBody,
     buffer::BodyBuffers,
@@ -35,7 +31,7 @@ use crate::{
     client_body::ClientBody,
     client_connection::ClientConnection,
     configuration::{GatewayConfiguration, WELL_KNOWN_PATH},
-    connection::{Connection, OpenAnswer},
+    connection::Connection,
     date_line::DateLine,
     encrypted_request::{EncryptedRequests, is_encrypted},
     error::GatewayError,
@@ -57,9 +53,9 @@ use crate::{
     request_model::{RequestModel, check_json_headers, describe_body, find_model},
     route::{PathPattern, Route, WEBSOCKET, websocket_method},
     sealed_answer::GatewayBody,
-    server_group::{ServerGroup, ServerPermit, ServerSet},
+    server_group::{Destination, ServerGroup, ServerPermit, ServerSet},
     shaped_body::hold_head,
-    trailers::{TrailerRule, announced_trailers},
+    trailers::TrailerRule,
     upstream::Upstream,
     upstream_answer::AnswerRules,
     upstream_exchange::{UnansweredAttempt, send_to_upstream},
@@ -794,13 +790,6 @@ const NEXT_SERVER: &str = "a model server took no request: the next one is tried
 
 /// An answer of the gateway's own.
 type OwnAnswer<'a> = dyn Future<Output = Result<Response<AnswerBody>, RequestRefusal>> + Send + 'a;
-
-/// The target of a request, and the group of model servers to which its route leads.
-#[derive(Clone, Copy)]
-struct Destination<'a> {
-    target: &'a PathAndQuery,
-    group: &'a Arc<ServerGroup>,
-}
 
 /// A request whose body was read whole.
 struct ReadRequest {

@@ -10,8 +10,6 @@ use http::{
 };
 use http_body::Body;
 
-use http_body::Body;
-
 use crate::{
     body::LimitedBody,
     client_body::ClientBody,

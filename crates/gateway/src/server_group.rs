@@ -67,6 +67,13 @@ pub(crate) struct ServerGroup {
     choice: Mutex<ChoiceState>,
 }
 
+/// The target of a request, and the group of model servers to which its route leads.
+#[derive(Clone, Copy)]
+pub(crate) struct Destination<'a> {
+    pub(crate) target: &'a PathAndQuery,
+    pub(crate) group: &'a Arc<ServerGroup>,
+}
+
 /// A model server of a group.
 pub(crate) struct GroupServer {
     pool: Arc<UpstreamPool>,
