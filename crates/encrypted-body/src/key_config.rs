@@ -55,7 +55,7 @@ fn parse_config(mut bytes: &[u8]) -> Result<Option<BodyPublicKey>, EncryptedBody
     let key = take(&mut bytes, kem.public_key_bytes())?;
     let length = take_u16(&mut bytes)?;
     let suites = take(&mut bytes, length.into())?;
-    if !bytes.is_empty() || suites.len() % SUITE.len() != 0 {
+    if !bytes.is_empty() || !suites.len().is_multiple_of(SUITE.len()) {
         return Err(EncryptedBodyError::KeyConfig);
     }
     match suites.chunks(SUITE.len()).any(|suite| suite == SUITE) {
