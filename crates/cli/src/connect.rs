@@ -5,7 +5,7 @@ mod encrypted;
 use std::{net::SocketAddr, path::PathBuf, pin::pin, process::ExitCode, sync::Arc, time::Duration};
 
 use confide_appraiser::AppraisalError;
-use confide_channel::ChannelError;
+use confide_channel::{ChannelError, SessionVersion};
 use confide_client::{
     AllowedOrigins, Binding, ClientError, ClientLimits, ConnectTimings, Connector, Endpoint,
     HttpClient, PeerAppraisal, error_chain,
@@ -60,6 +60,10 @@ pub(crate) struct Args {
     /// end attests, else `key`
     #[arg(long, value_enum)]
     binding: Option<EvidenceBinding>,
+    /// Offer only this version of session binding: 3 is that with exported authenticators (RFC 9261). By
+    /// default all are offered, and the server chooses
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=3))]
+    session_version: Option<u8>,
     /// Seconds after which the server has to show fresh evidence, before the next request: on the same
     /// connection with session binding, else on a new one. A WebSocket is closed instead
     #[arg(long, value_name = "N", default_value_t = 900,
@@ -127,7 +131,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         return encrypted::run(&connection, origins, limits);
     }
     let own = args.attester.open_attester(None)?;
-    let demands_session = policy.binding == Some(BindingLevel::Session) || own.is_some();
+    let demands_session = policy.binding == Some(BindingLevel::Session)
+        || own.is_some()
+        || args.session_version.is_some();
     let binding: Binding = match (args.binding, demands_session) {
         (Some(name), _) => name.into(),
         (None, true) => Binding::Session,
@@ -184,6 +190,10 @@ fn build_connector(
         .and_then(|connector| match own {
             None => Ok(connector),
             Some(own) => connector.with_evidence(client_evidence(own, CLIENT_CLAIM)),
+        })
+        .and_then(|connector| match args.session_version.and_then(SessionVersion::from_number) {
+            None => Ok(connector),
+            Some(version) => connector.with_session_version(version),
         })
         .map_err(|error| CliError::new(error_chain(&error)))
 }
