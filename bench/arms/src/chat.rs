@@ -16,6 +16,7 @@ use confide_arm_line::{
 };
 use confide_channel::Binding;
 use confide_client::{ClientLimits, Connector, Endpoint, error_chain};
+use confide_encrypted_body::BodyKem;
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
@@ -37,6 +38,9 @@ pub(crate) struct Args {
     /// The model's name in requests.
     #[arg(long, default_value = "sim")]
     model: String,
+    /// Encrypt the bodies, to the gateway's key of this kind as well as by the channel.
+    #[arg(long, value_name = "KEM", value_parser = ["x25519", "x-wing"])]
+    encrypted_bodies: Option<String>,
     /// A process whose CPU time is reported; may be given several times. It gets a core for itself
     #[arg(long = "server-pid", value_name = "PID")]
     server_pids: Vec<u32>,
@@ -46,6 +50,11 @@ pub(crate) fn run(args: Args) -> Outcome {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let server = ServerProcesses::new(&args.server_pids)?;
     let dialler = Dialler::new(&args)?;
+    let body_kem = args.encrypted_bodies.as_deref().map(|kem| match kem {
+        "x25519" => BodyKem::X25519,
+        _ => BodyKem::XWing,
+    });
+    let dialler = SessionDialler { dialler, body_kem };
     let first = runtime.block_on(dialler.open())?;
     let tunnel = args.channel.describe_tunnel();
     let hello = Hello {
@@ -61,11 +70,27 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 struct ChatArm {
     runtime: Runtime,
-    dialler: Dialler,
+    dialler: SessionDialler,
     /// The processes whose CPU time is reported; none for none.
     server: ServerProcesses,
     model: String,
     is_warm: Cell<bool>,
+}
+
+/// How connections are opened, and what their bodies are encrypted with.
+struct SessionDialler {
+    dialler: Dialler,
+    body_kem: Option<BodyKem>,
+}
+
+impl SessionDialler {
+    async fn open(&self) -> Outcome<HttpConnection> {
+        let mut link = self.dialler.open().await?;
+        if let Some(kem) = self.body_kem {
+            link.encrypt_bodies(kem).await?;
+        }
+        Ok(link)
+    }
 }
 
 /// How connections are opened.
@@ -195,7 +220,7 @@ fn wait_until(due: Instant) -> Instant {
 
 /// One measured request; a failure is a sample that says so. `kept` is the link of a kept session.
 async fn measure_request(
-    dialler: &Dialler,
+    dialler: &SessionDialler,
     kept_link: &mut Option<HttpConnection>,
     kept: bool,
     order: &ConversationParams,

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use confide_arm_line::Outcome;
-use confide_client::{Connection, RequestBody, error_chain, whole_body};
+use confide_client::{Connection, RequestBody, empty_body, error_chain, whole_body};
+use confide_encrypted_body::{BodyKem, BodyPublicKey};
 use http::{Request, Response, header};
 use http_body_util::BodyExt;
 use hyper::{body::Incoming, client::conn::http1::SendRequest};
@@ -12,9 +12,13 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::body_encryption::{AnswerDecryption, find_body_key, seal_body};
+
 /// An open connection of any kind, and the time and round trips that opening it took.
 pub(crate) struct HttpConnection {
     wire: ClientConnection,
+    /// The key to which the bodies of chats are encrypted, if they are.
+    body_key: Option<BodyPublicKey>,
     /// The `host` field of requests: `confide connect` refuses any but its own address.
     host: String,
     pub(crate) guarantee: String,
@@ -47,6 +51,7 @@ impl From<Connection> for HttpConnection {
             collateral_ms: collateral.as_secs_f64() * 1e3,
             appraisal_ms: channel.appraisal.saturating_sub(collateral).as_secs_f64() * 1e3,
             host: "model".into(),
+            body_key: None,
             wire: ClientConnection::Channel(connection),
         }
     }
@@ -64,6 +69,7 @@ impl HttpConnection {
         tokio::spawn(connection);
         Ok(Self {
             host: address.into(),
+            body_key: None,
             wire: ClientConnection::Plain(sender),
             guarantee: "that of the proxy that the client connects to".into(),
             simulated: false,
@@ -75,11 +81,43 @@ impl HttpConnection {
         })
     }
 
+    /// Fetches the gateway's report, and encrypts the bodies of chats from here on.
+    pub(crate) async fn encrypt_bodies(&mut self, kem: BodyKem) -> Outcome {
+        let request = Request::get("/v1/aci/attestation").header(header::HOST, &self.host);
+        let answer = self.send(request.body(empty_body())?).await?;
+        let report = answer.into_body().collect().await.map_err(|error| error_chain(&error))?;
+        let report = serde_json::from_slice(&report.to_bytes())?;
+        self.body_key = Some(find_body_key(&report, kem)?);
+        Ok(())
+    }
+
+    /// Sends a chat, encrypted if there is a key. Returns what decrypts its answer then.
+    async fn post_chat(
+        &mut self,
+        path: &str,
+        body: &Value,
+    ) -> Outcome<(Response<Incoming>, Option<AnswerDecryption>)> {
+        let Some(key) = &self.body_key else {
+            return Ok((self.post(path, body).await?, None));
+        };
+        let request = Request::post(path)
+            .header(header::HOST, &self.host)
+            .header(header::CONTENT_TYPE, "application/json");
+        let (request, body, secret) = seal_body(key, &body.to_string(), request)?;
+        let answer = self.send(request.body(whole_body(body))?).await?;
+        let decryption = AnswerDecryption::begin(&secret, &answer)?;
+        Ok((answer, Some(decryption)))
+    }
+
     async fn post(&mut self, path: &str, body: &Value) -> Outcome<Response<Incoming>> {
         let request = Request::post(path)
             .header(header::HOST, &self.host)
             .header(header::CONTENT_TYPE, "application/json")
             .body(whole_body(body.to_string()))?;
+        self.send(request).await
+    }
+
+    async fn send(&mut self, request: Request<RequestBody>) -> Outcome<Response<Incoming>> {
         match &mut self.wire {
             ClientConnection::Channel(connection) => {
                 Ok(connection.send(request).await.map_err(|error| error_chain(&error))?)
@@ -127,15 +165,21 @@ pub(crate) async fn stream_completion(
         "messages": [{ "role": "user",
                        "content": format!("Question {number} of block seed {}.", order.seed) }],
     });
-    let response = link.post("/v1/chat/completions", &body).await?;
+    let (response, mut decryption) = link.post_chat("/v1/chat/completions", &body).await?;
     let status = response.status();
     let mut body = response.into_body();
     let mut stream = EventStream::default();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| format!("the stream broke: {}", error_chain(&error)))?;
         if let Ok(bytes) = frame.into_data() {
-            stream.push(&bytes, due)?;
+            match &mut decryption {
+                None => stream.push(&bytes, due)?,
+                Some(decryption) => stream.push(&decryption.open_piece(&bytes)?, due)?,
+            }
         }
+    }
+    if let Some(decryption) = decryption {
+        decryption.finish()?;
     }
     let total = due.elapsed();
     if !status.is_success() || !stream.done {
@@ -179,7 +223,7 @@ struct EventStream {
 }
 
 impl EventStream {
-    fn push(&mut self, bytes: &Bytes, due: Instant) -> Outcome {
+    fn push(&mut self, bytes: &[u8], due: Instant) -> Outcome {
         self.bytes += bytes.len() as u64;
         self.pending.extend_from_slice(bytes);
         let Some(end) = self.pending.iter().rposition(|byte| *byte == b'\n') else { return Ok(()) };

@@ -5,6 +5,7 @@
 
 mod adapters;
 mod batch;
+mod body_encryption;
 mod chat;
 mod claims;
 mod clock;

@@ -143,6 +143,23 @@ fn a_policy_that_demands_the_session_needs_no_flag_for_it() {
 }
 
 #[test]
+fn one_version_of_session_binding_can_be_asked_for() {
+    let folder = Folder::new("session-version");
+    let attester = simulate(&folder, "attester", &[]);
+    let serve = CONFIDE.start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
+    let gateway = gateway(&serve, &attester, "session");
+    let direct = chat(&serve.address(), false);
+    let policy = attester.join("policy.toml");
+    for version in ["1", "2", "3"] {
+        let connect = connect(&gateway, &policy, "session", &["--session-version", version]);
+        assert_eq!(chat(&connect.address(), false), direct, "{version}");
+    }
+    let url = format!("https://{}", gateway.address());
+    let refused = ["connect", &url, "--policy", text(&policy), "--session-version", "4"];
+    assert_eq!(CONFIDE.run(&refused).status, Some(2));
+}
+
+#[test]
 fn an_existing_attester_is_replaced_only_when_that_is_asked_for() {
     let folder = Folder::new("replace");
     let attester = simulate_unpinned(&folder, "attester", &[]);
