@@ -233,11 +233,11 @@ fn what_passes_tls_through_links_nothing_that_can_decrypt() {
 }
 
 /// The most packages that `confide-operator` may link, this project's own among them.
-/// Twenty come with `hpke`, most of them for its post-quantum key.
-const OPERATOR_PACKAGES_MAX: usize = 242;
+/// Twenty come with `hpke`, most of them for its post-quantum key, and two read `/proc`.
+const OPERATOR_PACKAGES_MAX: usize = 246;
 
 /// The most packages that the client and the gateway may link together.
-const CLIENT_AND_GATEWAY_PACKAGES_MAX: usize = 158;
+const CLIENT_AND_GATEWAY_PACKAGES_MAX: usize = 165;
 
 /// The packages that cargo links for `arguments`, by name and version; ours by their names alone.
 fn packages_linked(arguments: &[&str]) -> BTreeSet<String> {
