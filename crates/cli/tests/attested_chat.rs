@@ -31,14 +31,15 @@ fn a_chat_passes_with_either_binding_with_and_without_a_tunnel() {
     let serve = CONFIDE.start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
     let direct = chat(&serve.address(), false);
     assert!(!direct.is_empty());
-    for binding in ["key", "session"] {
+    let exported: &[&str] = &["--session-version", "3"];
+    for (binding, version) in [("key", &[][..]), ("session", &[]), ("session", exported)] {
         let gateway = gateway(&serve, &attester, binding);
         assert_eq!(gateway.ready["guarantee"], "none (simulated)");
         assert_eq!(gateway.ready["simulated"], true);
         let tunnel =
             CONFIDE.start(&["tunnel", "--listen", ANY_PORT, "--allow", &gateway.address()]);
         let via = format!("ws://{}", tunnel.address());
-        for more in [vec![], vec!["--via", via.as_str()]] {
+        for more in [version.to_vec(), [version, &["--via", &via]].concat()] {
             let connect = connect(&gateway, &attester.join("policy.toml"), binding, &more);
             assert_eq!(connect.ready["guarantee"], "none (simulated)");
             assert_eq!(connect.ready["claimed_guarantee"], "operator is outside the TEE");

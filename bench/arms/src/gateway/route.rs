@@ -9,8 +9,8 @@ use std::{
 use crate::{stream::Stream, trust::ChannelArgs};
 use clap::ValueEnum;
 use confide_arm_line::Outcome;
-use confide_channel::{Binding, Client, ClientOptions, tunnel};
-use confide_client::error_chain;
+use confide_channel::{Binding, Client, ClientOptions, SessionVersion, tunnel};
+use confide_client::{PolicyAppraiser, error_chain};
 use rustls::{
     CipherSuite, ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind,
     ProtocolVersion, SignatureScheme,
@@ -53,6 +53,20 @@ enum Mode {
     Tls,
     /// TLS 1.3, the certificate's evidence appraised once, then the certificate pinned
     Key,
+    /// TLS 1.3 with session binding 2, the evidence of every session appraised
+    #[value(name = "session-2")]
+    Session2,
+    /// TLS 1.3 with session binding 3, the evidence of every session appraised
+    #[value(name = "session-3")]
+    Session3,
+}
+
+/// What is below HTTP on a connection, and what is believed of the other end.
+enum Security {
+    None,
+    Pinned(TlsConnector, Arc<PinnedCertificate>),
+    /// Session binding: every session shows evidence.
+    Session(Box<Client<PolicyAppraiser>>, SessionVersion),
 }
 
 /// The group of the key exchange.
@@ -81,7 +95,7 @@ pub(crate) struct Route {
     server: String,
     via: Option<String>,
     nodelay: bool,
-    tls: Option<(TlsConnector, Arc<PinnedCertificate>)>,
+    security: Security,
     group: &'static str,
 }
 
@@ -117,7 +131,7 @@ impl Route {
             server: args.channel.server.clone(),
             via: args.channel.via.clone(),
             nodelay: !args.default_sockets,
-            tls: None,
+            security: Security::None,
             group,
         };
         let none = || Guarantee { text: "none".into(), simulated: false };
@@ -125,17 +139,53 @@ impl Route {
             Mode::Http => return Ok((route, none())),
             Mode::Tls => (args.channel.read_root()?, none()),
             Mode::Key => route.appraise_server(args).await?,
+            Mode::Session2 => return route.with_sessions(args, SessionVersion::V2).await,
+            Mode::Session3 => return route.with_sessions(args, SessionVersion::V3).await,
         };
         let pinned = Arc::new(PinnedCertificate::new(certificate, args.group));
         let config = client_config(pinned.clone())?;
-        route.tls = Some((TlsConnector::from(Arc::new(config)), pinned));
+        route.security = Security::Pinned(TlsConnector::from(Arc::new(config)), pinned);
         Ok((route, guarantee))
+    }
+
+    /// Returns the route with attested sessions of this version, and the guarantee of a first one.
+    async fn with_sessions(
+        self,
+        args: &RouteArgs,
+        version: SessionVersion,
+    ) -> Outcome<(Self, Guarantee)> {
+        if args.group != KeyExchangeGroup::X25519mlkem768 {
+            let wanted = "--mode session-2 and session-3 need --group x25519mlkem768";
+            return Err(format!("{wanted}, which the attested client prefers").into());
+        }
+        let options = ClientOptions { binding: Binding::Session, deadline: DEADLINE };
+        let client = Client::new(options, Arc::new(args.channel.open_appraiser(None)?))
+            .and_then(|client| client.with_session_versions(&[version]))
+            .map_err(|error| error_chain(&error))?;
+        let stream = self.open_carrier().await?;
+        let attested = client.connect("localhost", stream).await;
+        let attested = attested.map_err(|error| error_chain(&error))?;
+        let guarantee = Guarantee {
+            text: attested.appraisal().guarantee().to_string(),
+            simulated: attested.appraisal().is_simulated(),
+        };
+        Ok((Self { security: Security::Session(Box::new(client), version), ..self }, guarantee))
     }
 
     /// Opens a connection and says what it is.
     pub(crate) async fn probe(&self) -> Outcome<ConnectionDescription> {
         self.open().await?;
-        let Some((_, pinned)) = &self.tls else { return Ok(ConnectionDescription(None)) };
+        let pinned = match &self.security {
+            Security::None => return Ok(ConnectionDescription(None)),
+            Security::Session(_, version) => {
+                let (group, suite) = (self.group, CIPHER_SUITE.as_str().unwrap_or("unknown suite"));
+                return Ok(ConnectionDescription(Some(format!(
+                    "full TLS 1.3 handshakes, {group}, {suite}, {}",
+                    version.alpn()
+                ))));
+            }
+            Security::Pinned(_, pinned) => pinned,
+        };
         let seen = pinned.seen.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(ConnectionDescription(
             seen.clone().map(|seen| format!("full TLS 1.3 handshakes, {seen}")),
@@ -147,15 +197,25 @@ impl Route {
     }
 
     pub(crate) fn has_tls(&self) -> bool {
-        self.tls.is_some()
+        !matches!(self.security, Security::None)
     }
 
     pub(crate) async fn open(&self) -> Outcome<Stream> {
         let carrier = self.open_carrier().await?;
-        let Some((tls, pinned)) = &self.tls else { return Ok(carrier) };
+        let (tls, pinned) = match &self.security {
+            Security::None => return Ok(carrier),
+            Security::Pinned(tls, pinned) => (tls, pinned),
+            Security::Session(client, _) => {
+                let attested = client.connect("localhost", carrier).await;
+                let stream = attested.map_err(|error| error_chain(&error))?.into_parts().0;
+                self.check_handshake(stream.get_ref().1)?;
+                return Ok(Box::new(stream));
+            }
+        };
         let name = ServerName::try_from("localhost")?;
         let stream = tls.connect(name, carrier).await.map_err(|error| error_chain(&error))?;
-        self.check_handshake(stream.get_ref().1, pinned)?;
+        self.check_handshake(stream.get_ref().1)?;
+        pinned.note_handshake(self.group);
         Ok(Box::new(stream))
     }
 
@@ -175,7 +235,7 @@ impl Route {
 
     /// Refuses a resumed handshake, an older version, another group or another cipher suite: each is
     /// another amount of work.
-    fn check_handshake(&self, session: &ClientConnection, pinned: &PinnedCertificate) -> Outcome {
+    fn check_handshake(&self, session: &ClientConnection) -> Outcome {
         let group = session.negotiated_key_exchange_group().map(|group| group.name());
         let group = group.and_then(|name| name.as_str()).unwrap_or("none");
         let kind = session.handshake_kind();
@@ -192,14 +252,6 @@ impl Route {
                  {kind:?} of {version:?} with {group} and {suite:?}"
             )
             .into());
-        }
-        let mut seen = pinned.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.is_none() {
-            let scheme = pinned.scheme.lock().unwrap_or_else(PoisonError::into_inner);
-            let scheme = scheme.and_then(|scheme| scheme.as_str()).unwrap_or("unknown key");
-            let bytes = pinned.certificate.len();
-            let suite = CIPHER_SUITE.as_str().unwrap_or("unknown suite");
-            *seen = Some(format!("{group}, {scheme}, {suite}, a certificate of {bytes} bytes"));
         }
         Ok(())
     }
@@ -258,6 +310,18 @@ impl PinnedCertificate {
             provider: Arc::new(provider),
             scheme: Mutex::default(),
             seen: Mutex::default(),
+        }
+    }
+
+    /// Notes what the first handshake was.
+    fn note_handshake(&self, group: &str) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.is_none() {
+            let scheme = self.scheme.lock().unwrap_or_else(PoisonError::into_inner);
+            let scheme = scheme.and_then(|scheme| scheme.as_str()).unwrap_or("unknown key");
+            let bytes = self.certificate.len();
+            let suite = CIPHER_SUITE.as_str().unwrap_or("unknown suite");
+            *seen = Some(format!("{group}, {scheme}, {suite}, a certificate of {bytes} bytes"));
         }
     }
 }
@@ -357,7 +421,7 @@ mod tests {
                 server: server.to_string(),
                 via: None,
                 nodelay: true,
-                tls: Some((TlsConnector::from(Arc::new(config)), pinned)),
+                security: Security::Pinned(TlsConnector::from(Arc::new(config)), pinned),
                 group: "X25519",
             };
             let opened =

@@ -4,11 +4,12 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use confide_evidence::{
     EvidenceKind, ReportData,
+    attested_certificate::{ATTESTED_CERTIFICATE_BYTES_MAX, AttestedCertificate},
     claims::CLAIMS_BYTES_MAX,
     collateral::COLLATERAL_LENGTH_MAX,
     detect_kind,
     gpu::GPU_EVIDENCE_BYTES_MAX,
-    pem::CHAIN_LENGTH_MAX,
+    pem::{CHAIN_LENGTH_MAX, decode_long_chain},
     quote::QUOTE_LENGTH_MAX,
     snp_endorsements::{ENDORSEMENT_KEY_LENGTH_MAX, SNP_CRL_LENGTH_MAX, SnpEndorsements},
 };
@@ -35,8 +36,9 @@ use crate::{
 /// The arguments of `confide verify evidence`.
 #[derive(clap::Args)]
 pub(crate) struct EvidenceArgs {
-    /// The evidence: a quote (SGX version 3, TDX version 4 or 5), an SEV-SNP report, or a GPU's report
-    /// (binary or hexadecimal) or container.
+    /// The evidence: a quote (SGX version 3, TDX version 4 or 5), an SEV-SNP report, a GPU's report
+    /// (binary or hexadecimal) or container, or a certificate that carries a quote (DER or PEM; of this
+    /// project, dstack, Gramine): its quote has to be about the certificate's key.
     file: PathBuf,
     /// Endorsements, JSON. Quotes: QuoteCollateralV3. SEV-SNP: one object with all of them.
     #[arg(long, value_name = "FILE")]
@@ -153,8 +155,13 @@ fn format_verdict(checks: &[Check], verdict: &str, reason: &str) -> String {
 
 fn judge_evidence(args: &EvidenceArgs) -> Result<Result<AcceptedEvidence, Rejection>, CliError> {
     let policy = args.read_policy()?;
-    let longest = GPU_EVIDENCE_BYTES_MAX.max(QUOTE_LENGTH_MAX);
-    let file = read_file(&args.file, longest as u64)?;
+    let longest = GPU_EVIDENCE_BYTES_MAX.max(QUOTE_LENGTH_MAX).max(CERTIFICATE_TEXT_MAX);
+    let mut file = read_file(&args.file, longest as u64)?;
+    let mut report_data = args.report_data;
+    if let Some(certificate) = args.read_certificate(&file)? {
+        report_data = Some(certificate.report_data);
+        file = certificate.quote;
+    }
     let Some(kind) = detect_kind(&file) else {
         return Err(CliError::in_file(&args.file)("not a known kind of evidence")
             .with_hint("give a quote of version 3 to 5, an SEV-SNP report or GPU evidence"));
@@ -167,7 +174,7 @@ fn judge_evidence(args: &EvidenceArgs) -> Result<Result<AcceptedEvidence, Reject
         return Ok(judged.map(AcceptedEvidence::Gpu));
     }
     let claims = read_optional_file(args.claims.as_deref(), CLAIMS_BYTES_MAX as u64)?;
-    let (claims, report_data) = (claims.as_deref(), args.report_data);
+    let claims = claims.as_deref();
     let evidence = Evidence { quote: &file, claims, report_data, ..Evidence::default() };
     let judged = match args.read_endorsements(kind)? {
         Ok(endorsements) => endorsements.appraise(&evidence, &policy, now),
@@ -176,7 +183,30 @@ fn judge_evidence(args: &EvidenceArgs) -> Result<Result<AcceptedEvidence, Reject
     Ok(judged.map(AcceptedEvidence::Cpu))
 }
 
+/// The longest text of a certificate that carries evidence, with its chain.
+const CERTIFICATE_TEXT_MAX: usize = 2 * ATTESTED_CERTIFICATE_BYTES_MAX;
+
 impl EvidenceArgs {
+    /// Reads the evidence of a certificate; `None` if the file is not one.
+    fn read_certificate(&self, file: &[u8]) -> Result<Option<AttestedCertificate>, CliError> {
+        let unreadable = |error: String| CliError::in_file(&self.file)(error);
+        let chain = match file {
+            [0x30, 0x81..=0x83, ..] => vec![file.to_vec()],
+            _ if file.starts_with(b"-----BEGIN CERTIFICATE-----") => {
+                decode_long_chain("certificate", file, CERTIFICATE_TEXT_MAX)
+                    .map_err(|error| unreadable(error.to_string()))?
+            }
+            _ => return Ok(None),
+        };
+        if self.report_data.is_some() || self.claims.is_some() {
+            let text = "a certificate itself says which report data its quote must hold";
+            return Err(CliError::new(text).with_hint("leave out --report-data and --claims"));
+        }
+        let Some(first) = chain.first() else { return Ok(None) };
+        let read = AttestedCertificate::parse(first);
+        read.map(Some).map_err(|error| unreadable(error.to_string()))
+    }
+
     fn read_policy(&self) -> Result<Policy, CliError> {
         let mut policy = read_policy(self.policy.as_deref(), self.root.as_deref())?;
         if self.dangerous_accept_any_tcb_status {

@@ -125,6 +125,35 @@ fn debug_is_accepted_only_explicitly() {
 }
 
 #[test]
+fn a_certificate_that_carries_a_quote_is_judged_with_its_key() {
+    let case = Case::new("certificate", Tee::Tdx, None);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let spki = rcgen::PublicKeyData::subject_public_key_info(&key);
+    let hash = confide_verifier::Crypto::sha256(&AwsLc, &[&spki]);
+    let certificate = |report_data: [u8; 32]| {
+        let quote = case.attester.quote(&ReportData::from_digest(report_data));
+        let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        // The form of older versions of Gramine, whose report data is the hash of the key.
+        let id = &[1, 2, 840, 113_741, 1337, 6];
+        params.custom_extensions = vec![rcgen::CustomExtension::from_oid_content(id, quote)];
+        params.self_signed(&key).unwrap()
+    };
+    let own = certificate(hash);
+    for file in [own.der().to_vec(), own.pem().replace("\r\n", "\n").into_bytes()] {
+        case.write("evidence.bin", &file);
+        let AcceptedEvidence::Cpu(accepted) = case.judge(&[]).unwrap().unwrap() else { panic!() };
+        let check = accepted.checks().iter().find(|check| check.name == "report_data").unwrap();
+        assert_eq!(check.outcome, Outcome::Passed);
+        let data = "00".repeat(64);
+        let error = case.judge(&["--report-data", &data]).unwrap_err();
+        assert!(error.message().contains("a certificate itself says"));
+    }
+    case.write("evidence.bin", certificate([7; 32]).der());
+    let rejection = case.judge(&[]).unwrap().unwrap_err();
+    assert!(rejection.to_string().contains("report data"), "{rejection}");
+}
+
+#[test]
 fn claims_beside_a_report_data_of_ones_own_are_not_taken_for_signed() {
     let case = Case::new("claims", Tee::Tdx, None);
     let signed = claims(7).encode();
