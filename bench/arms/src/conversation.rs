@@ -31,7 +31,7 @@ pub(crate) struct HttpConnection {
 }
 
 enum ClientConnection {
-    Channel(Connection),
+    Channel(Box<Connection>),
     Plain(SendRequest<RequestBody>),
 }
 
@@ -52,7 +52,7 @@ impl From<Connection> for HttpConnection {
             appraisal_ms: channel.appraisal.saturating_sub(collateral).as_secs_f64() * 1e3,
             host: "model".into(),
             body_key: None,
-            wire: ClientConnection::Channel(connection),
+            wire: ClientConnection::Channel(Box::new(connection)),
         }
     }
 }
