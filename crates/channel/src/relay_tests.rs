@@ -314,6 +314,7 @@ fn server(binding: Binding) -> Server {
         key_validity: Duration::from_secs(3600),
         deadline: LONG,
         names: vec!["localhost".into()],
+        weights: None,
     };
     Server::new(options, Some(Arc::new(Attester)), clock).unwrap()
 }
