@@ -165,7 +165,7 @@ fn a_policy_demands_weights_and_the_receipt_names_them() {
     assert!(accepted.stdout.contains("hashed at start, as wanted"), "{}", accepted.stdout);
     let refused = verify(&other);
     assert_eq!(refused.status, Some(1), "{}", refused.stdout);
-    assert!(refused.stderr.contains("states the weights"), "{}", refused.stderr);
+    assert!(refused.stdout.contains("states the weights"), "{}", refused.stdout);
 }
 
 #[test]

@@ -202,7 +202,7 @@ fn what_cannot_be_read_is_named_and_not_judged() {
 #[test]
 fn empty_evidence_and_empty_collateral_are_not_judged() {
     let case = Case::new("empty", Tee::Tdx, None);
-    let longest = GPU_EVIDENCE_BYTES_MAX.max(QUOTE_LENGTH_MAX);
+    let longest = GPU_EVIDENCE_BYTES_MAX.max(QUOTE_LENGTH_MAX).max(CERTIFICATE_TEXT_MAX);
     case.write("evidence.bin", &vec![0; longest + 1]);
     let wanted = format!("wanted at most {longest} bytes");
     assert!(case.judge(&[]).unwrap_err().message().contains(&wanted));
