@@ -51,9 +51,9 @@ const WRITTEN: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "configuration of the gateway, as it is hashed",
-        "4",
+        "5",
         "crates/gateway/src/configuration.rs",
-        "const FORM_VERSION: u32 = 4;",
+        "const FORM_VERSION: u32 = 5;",
     ),
     (
         "configuration of the notary, as it is hashed",

@@ -140,25 +140,17 @@ def claims_without(key: str) -> bytes:
 GOOD = claims()
 
 
-def claims_cases() -> list[Case]:
-    def good(name: str, **values: Any) -> Case:
-        return {"name": name, "bytes": claims(**values).hex(), "claims": fields(**values)}
+def good_claims(name: str, **values: Any) -> Case:
+    return {"name": name, "bytes": claims(**values).hex(), "claims": fields(**values)}
 
-    negative = text("not-before") + b"\x20"
+
+def weights_cases() -> list[Case]:
     return [
-        good("claims without a nonce"),
-        good("claims with a nonce", nonce=bytes(range(32))),
-        good("the other guarantee", guarantee="gateway only"),
-        good("numbers of one and nine bytes", not_before=23, not_after=2**40),
-        good("the same instant twice", not_before=24, not_after=24),
-        good("longest guarantee", guarantee="g" * 256),
-        good("shortest nonce", nonce=bytes(8)),
-        good("longest nonce", nonce=bytes(64)),
-        good("hash of GPU evidence", gpu=GPU),
-        good("hash of GPU evidence beside a nonce", nonce=bytes(range(32)), gpu=GPU),
-        good("weights of one model", weights=[WEIGHTS[0]]),
-        good("weights of two models and others", weights=[*WEIGHTS[:2], None]),
-        good("most weights beside a nonce", nonce=bytes(range(32)), weights=[*WEIGHTS, None]),
+        good_claims("weights of one model", weights=[WEIGHTS[0]]),
+        good_claims("weights of two models and others", weights=[*WEIGHTS[:2], None]),
+        good_claims(
+            "most weights beside a nonce", nonce=bytes(range(32)), weights=[*WEIGHTS, None]
+        ),
         bad("no weights", claims(weights=[]), "weights_count"),
         bad("others only", claims(weights=[None]), "weights_count"),
         bad("weights of nine models", claims(weights=[*WEIGHTS, b"\xff" * 32]), "weights_count"),
@@ -174,6 +166,24 @@ def claims_cases() -> list[Case]:
             ),
             "malformed",
         ),
+    ]
+
+
+def claims_cases() -> list[Case]:
+    good = good_claims
+    negative = text("not-before") + b"\x20"
+    return [
+        good("claims without a nonce"),
+        good("claims with a nonce", nonce=bytes(range(32))),
+        good("the other guarantee", guarantee="gateway only"),
+        good("numbers of one and nine bytes", not_before=23, not_after=2**40),
+        good("the same instant twice", not_before=24, not_after=24),
+        good("longest guarantee", guarantee="g" * 256),
+        good("shortest nonce", nonce=bytes(8)),
+        good("longest nonce", nonce=bytes(64)),
+        good("hash of GPU evidence", gpu=GPU),
+        good("hash of GPU evidence beside a nonce", nonce=bytes(range(32)), gpu=GPU),
+        *weights_cases(),
         bad("hash of GPU evidence of 31 bytes", claims(gpu=GPU[:31]), "digest_length"),
         bad(
             "hash of GPU evidence in front",

@@ -8,7 +8,11 @@ use alloc::{string::String, vec::Vec};
 
 use minicbor::Decoder;
 
-use crate::{cbor::Writer, unix_seconds::UnixSeconds, weights_claim::WeightsClaim};
+use crate::{
+    cbor::Writer,
+    unix_seconds::UnixSeconds,
+    weights_claim::{WEIGHTS_MAX, WeightsClaim, WeightsClaimFault},
+};
 
 /// The value of `confide-version` that this code writes and reads.
 const CLAIMS_VERSION: u64 = 1;
@@ -118,7 +122,7 @@ impl Claims {
             let (not_before, not_after) = (self.not_before, self.not_after);
             return Err(ClaimsError::ValidityReversed { not_before, not_after });
         }
-        self.weights.as_ref().map_or(Ok(()), WeightsClaim::check)
+        Ok(self.weights.as_ref().map_or(Ok(()), WeightsClaim::check)?)
     }
 }
 
@@ -222,6 +226,18 @@ pub enum ClaimsError {
     /// The same claims in other bytes than the deterministic ones, or bytes after them.
     #[error("claims are not in deterministic encoding")]
     NotCanonical,
+}
+
+impl From<WeightsClaimFault> for ClaimsError {
+    fn from(fault: WeightsClaimFault) -> Self {
+        match fault {
+            WeightsClaimFault::Malformed { position, wanted } => {
+                Self::Malformed { position, wanted }
+            }
+            WeightsClaimFault::Count { got } => Self::WeightsCount { wanted: WEIGHTS_MAX, got },
+            WeightsClaimFault::Unsorted => Self::NotCanonical,
+        }
+    }
 }
 
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use core::fmt;
 
 use minicbor::{Decoder, data::Type};
 
-use crate::{cbor::Writer, claims::ClaimsError};
+use crate::cbor::Writer;
 
 /// The largest number of different weights in a claim.
 pub const WEIGHTS_MAX: usize = 8;
@@ -81,7 +81,7 @@ impl WeightsClaim {
     }
 
     /// The measured weights, sorted, each once.
-    pub fn measured(&self) -> &[MeasuredWeights] {
+    pub fn measured_weights(&self) -> &[MeasuredWeights] {
         &self.measured
     }
 
@@ -96,10 +96,10 @@ impl WeightsClaim {
         self.measured.iter().map(|weights| format!("{weights}")).chain(others)
     }
 
-    pub(crate) fn check(&self) -> Result<(), ClaimsError> {
+    pub(crate) fn check(&self) -> Result<(), WeightsClaimFault> {
         match self.measured.len() {
             1..=WEIGHTS_MAX => Ok(()),
-            got => Err(ClaimsError::WeightsCount { wanted: WEIGHTS_MAX, got }),
+            got => Err(WeightsClaimFault::Count { got }),
         }
     }
 
@@ -115,8 +115,8 @@ impl WeightsClaim {
     }
 
     /// Reads a claim whose elements are in order.
-    pub(crate) fn read(decoder: &mut Decoder<'_>) -> Result<Self, ClaimsError> {
-        let malformed = |decoder: &Decoder<'_>, wanted| ClaimsError::Malformed {
+    pub(crate) fn read(decoder: &mut Decoder<'_>) -> Result<Self, WeightsClaimFault> {
+        let malformed = |decoder: &Decoder<'_>, wanted| WeightsClaimFault::Malformed {
             position: decoder.position(),
             wanted,
         };
@@ -124,7 +124,7 @@ impl WeightsClaim {
         let count = count.ok_or_else(|| malformed(decoder, "an array of definite length"))?;
         if count > WEIGHTS_MAX as u64 + 1 {
             let got = usize::try_from(count).unwrap_or(usize::MAX);
-            return Err(ClaimsError::WeightsCount { wanted: WEIGHTS_MAX, got });
+            return Err(WeightsClaimFault::Count { got });
         }
         let (mut measured, mut is_complete) = (Vec::new(), true);
         for _ in 0..count {
@@ -147,12 +147,22 @@ impl WeightsClaim {
             measured.push(MeasuredWeights { source, digest });
         }
         if !measured.is_sorted_by(|one, next| one < next) {
-            return Err(ClaimsError::NotCanonical);
+            return Err(WeightsClaimFault::Unsorted);
         }
         let claim = Self { measured, is_complete };
         claim.check()?;
         Ok(claim)
     }
+}
+
+/// What is wrong with a claim about weights.
+pub(crate) enum WeightsClaimFault {
+    /// It is no CBOR of the wanted types at this byte.
+    Malformed { position: usize, wanted: &'static str },
+    /// It has none, or more than [`WEIGHTS_MAX`].
+    Count { got: usize },
+    /// Its measurements are not in ascending order, each once.
+    Unsorted,
 }
 
 #[cfg(test)]
@@ -171,9 +181,9 @@ mod tests {
         assert_eq!(claim(&[]), None);
         assert_eq!(claim(&[None, None]), None);
         let one = claim(&[Some(7), Some(7)]).unwrap();
-        assert_eq!((one.measured(), one.is_complete()), (&[weights(7)][..], true));
+        assert_eq!((one.measured_weights(), one.is_complete()), (&[weights(7)][..], true));
         let some = claim(&[Some(9), None, Some(7)]).unwrap();
-        assert_eq!(some.measured(), [weights(7), weights(9)]);
+        assert_eq!(some.measured_weights(), [weights(7), weights(9)]);
         assert!(!some.is_complete());
         let texts: Vec<String> = some.to_texts().collect();
         assert_eq!(texts[0], format!("{} (hashed at start)", "07".repeat(32)));

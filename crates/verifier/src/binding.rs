@@ -173,7 +173,7 @@ fn check_weights<S: BindingSteps>(
     };
     let holds = claim.is_some_and(|claim| {
         let accepts = |weights: &MeasuredWeights| wanted.accepts(&weights.digest);
-        claim.is_complete() && claim.measured().iter().all(accepts)
+        claim.is_complete() && claim.measured_weights().iter().all(accepts)
     });
     checks.require(S::WEIGHTS, holds, "measured, as wanted", || Reason::Value {
         field: "weights",

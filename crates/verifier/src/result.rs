@@ -353,9 +353,12 @@ impl PlatformClaims {
 /// `not measured` stands for the weights of further models.
 fn weights_to_json(claim: Option<&WeightsClaim>) -> Value {
     let Some(claim) = claim else { return NOT_MEASURED.into() };
-    let one = |weights: &MeasuredWeights| json!({ "sha256": hex::encode(weights.digest), "source": weights.source.as_str() });
+    let one = |weights: &MeasuredWeights| {
+        let (sha256, source) = (hex::encode(weights.digest), weights.source.as_str());
+        json!({ "sha256": sha256, "source": source })
+    };
     let others = (!claim.is_complete()).then(|| NOT_MEASURED.into());
-    claim.measured().iter().map(one).chain(others).collect()
+    claim.measured_weights().iter().map(one).chain(others).collect()
 }
 
 impl AmdClaims {

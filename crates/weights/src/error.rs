@@ -1,3 +1,5 @@
+//! Errors of a measurement, and of the search for a model server.
+
 use std::{io, net::SocketAddr, path::PathBuf};
 
 /// Why the files of a model could not be measured, or are no longer those that were measured.

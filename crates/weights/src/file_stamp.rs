@@ -10,7 +10,7 @@ pub(crate) struct FileIdentity {
 }
 
 impl FileIdentity {
-    pub(crate) fn of(metadata: &Metadata) -> Self {
+    pub(crate) fn from_metadata(metadata: &Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 }
@@ -27,9 +27,9 @@ pub(crate) struct FileStamp {
 }
 
 impl FileStamp {
-    pub(crate) fn of(metadata: &Metadata) -> Self {
+    pub(crate) fn from_metadata(metadata: &Metadata) -> Self {
         Self {
-            identity: FileIdentity::of(metadata),
+            identity: FileIdentity::from_metadata(metadata),
             bytes: metadata.size(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),

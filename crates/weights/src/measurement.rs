@@ -141,7 +141,7 @@ impl OpenFile {
     fn open(path: PathBuf) -> Result<Self, WeightsError> {
         let read = |source| WeightsError::Read { path: path.clone(), source };
         let file = File::open(&path).map_err(read)?;
-        let stamp = FileStamp::of(&file.metadata().map_err(read)?);
+        let stamp = FileStamp::from_metadata(&file.metadata().map_err(read)?);
         Ok(Self { path, file, stamp })
     }
 
@@ -163,7 +163,7 @@ impl OpenFile {
         let in_place = std::fs::metadata(&self.path).map_err(|error| self.read_error(error))?;
         // A file system may know more of an open file than of its name.
         let open = self.file.metadata().map_err(|error| self.read_error(error))?;
-        let differs = |later| self.stamp.find_difference(&FileStamp::of(later));
+        let differs = |later| self.stamp.find_difference(&FileStamp::from_metadata(later));
         match differs(&in_place).or_else(|| differs(&open)) {
             None => Ok(()),
             Some(what) => Err(WeightsError::Changed { path: self.path.clone(), what }),

@@ -225,7 +225,7 @@ impl HeldFile {
         let is_gone = self.path.as_os_str().as_bytes().ends_with(DELETED);
         !is_gone
             && std::fs::metadata(&self.reached)
-                .is_ok_and(|found| weights.has_file(FileIdentity::of(&found)))
+                .is_ok_and(|found| weights.has_file(FileIdentity::from_metadata(&found)))
     }
 
     fn holds_weights(&self) -> bool {

@@ -368,6 +368,16 @@ mod tests {
     }
 
     #[test]
+    fn weights_are_measured_on_this_machine_only() {
+        let local = format!("{}weights = 'model'\n", terminating(""));
+        assert!(parse_config(&local).is_ok());
+        let error =
+            parse_config(&local.replace("http://127.0.0.1", "http://10.0.0.1")).unwrap_err();
+        let wanted = "listener 1: model server `http://10.0.0.1:1` is not usable: wanted weights";
+        assert!(error.contains(wanted), "{error}");
+    }
+
+    #[test]
     fn what_the_file_does_not_say_or_says_wrongly_is_refused() {
         let tunnel = "[[listener]]\nkind = 'tunnel'\nlisten = '127.0.0.1:0'\n";
         for (text, wanted) in [
@@ -425,10 +435,6 @@ mod tests {
             (
                 format!("{}upstream_ca = 'ca.pem'\n", terminating("")),
                 "listener 1: model server `http://127.0.0.1:1` is not usable: wanted root",
-            ),
-            (
-                format!("{}weights = 'model'\n", terminating("").replace("127.0.0.1", "10.0.0.1")),
-                "listener 1: model server `http://10.0.0.1:1` is not usable: wanted weights",
             ),
             (terminating("[listener.limits]\nidle = 1"), "limits: unknown key `idle`"),
             (tunnel.into(), "listener 1: missing field `allow`"),
