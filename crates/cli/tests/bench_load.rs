@@ -1,8 +1,8 @@
 //! `confide bench load` against the simulated engine, whose truth is known, each a process.
 //!
-//! No assertion here is on a time alone: a figure has to be right wherever the run does not call
-//! itself client-bound and a clock next to it was on time, but for one run in which the server may
-//! have been kept from its CPU unseen; a machine that is too busy for any such run skips by name.
+//! No assertion here is on a time alone: of a few runs one has to give the right figures. Where
+//! none does and in one of them somebody was late (the client by its own word, or a clock that ran
+//! next to it), the machine is too busy and the test skips by name.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -53,7 +53,7 @@ fn every_arrival_kind_reports_what_sim_was_told() {
         &["closed", "--users", "6", "--ramp", "0.1"],
     ] {
         let mut seen = Vec::new();
-        let mut unexcused = 0;
+        let mut excused = 0;
         let right = (0..TRIES).any(|_| {
             let run = || load(&serve, &[&["--arrivals"], arrivals, &["--requests", "30"]].concat());
             let (told, late) = beside_a_clock(run);
@@ -61,12 +61,12 @@ fn every_arrival_kind_reports_what_sim_was_told() {
             assert_eq!(told["summary"]["other_length"], 0, "{arrivals:?}: {told}");
             let wrong = wrong(&told);
             let excuse = told["client_bound"].as_str().map(str::to_owned).or(late);
-            unexcused += usize::from(excuse.is_none() && !wrong.is_empty());
+            excused += usize::from(excuse.is_some());
             seen.push(format!("{excuse:?} {wrong:?}"));
-            unexcused > 1 || (told["client_bound"].is_null() && wrong.is_empty())
+            told["client_bound"].is_null() && wrong.is_empty()
         });
-        // A server that is kept from its CPU is late once; a wrong instrument again.
-        assert!(unexcused < 2, "{arrivals:?}: nobody was late: {seen:#?}");
+        // A wrong instrument errs in every run; a server that is kept from its CPU, in some.
+        assert!(right || excused > 0, "{arrivals:?}: nobody was ever late: {seen:#?}");
         if !right {
             println!("skipped: machine too busy: {arrivals:?}: {seen:#?}");
         }
