@@ -10,10 +10,14 @@ import hashlib
 import http.client
 import json
 import pathlib
+import re
 import shutil
+import socket
+import socketserver
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from typing import IO, Any
@@ -33,6 +37,7 @@ def main() -> int:
             check_changed_receipt,
             check_other_session,
             check_other_weights,
+            check_replayed_body,
             check_cut_stream,
             check_swapped_file,
         ):
@@ -74,6 +79,7 @@ class Site(contextlib.ExitStack):
         ready = self.start(
             "gateway", "--listen", ANY_PORT, "--upstream", self.upstream, "--weights", self.weights,
             "--simulate", self.folder / "tee", "--receipts",
+            "--encrypted-bodies",
         )  # fmt: skip
         self.digest = hashlib.sha256(self.weights.read_bytes()).hexdigest()
         assert ready["weights"] == {"sha256": self.digest, "source": "hashed at start"}, ready
@@ -214,6 +220,82 @@ def check_other_weights(site: Site) -> str | None:
     refused = site.try_run("connect", site.gateway, "--policy", other, "--listen", ANY_PORT)
     is_named = refused.returncode == 1 and "weights does not match" in refused.stderr
     return None if is_named else f"{refused.returncode} {refused.stderr}"
+
+
+def check_replayed_body(site: Site) -> str | None:
+    """an encrypted body that a proxy sends again is refused as `encrypted_body_replayed`"""
+    proxy = RecordingProxy(site.connect)
+    site.callback(proxy.shutdown)
+    threading.Thread(target=proxy.serve_forever, daemon=True).start()
+    roots = site.folder / "proxy.pem"
+    front = site.start(
+        "gateway", "--listen", ANY_PORT, "--upstream", proxy.url, "--binding", "none",
+        "--certificate-out", roots, "--route", "/v1/aci/**", "--upstream-wait-s", "0",
+    )  # fmt: skip
+    behind, encrypted = site.connect, site.start(
+        "connect", f"https://{front['listen']}", "--encrypted-bodies", "--policy", site.policy,
+        "--tls-ca", roots, "--listen", ANY_PORT,
+    )  # fmt: skip
+    site.connect = encrypted["listen"]
+    answer = site.ask(max_tokens=4)
+    body = answer.read()
+    site.connect = behind
+    if answer.status != 200 or b"choices" not in body:
+        return f"{answer.status} {body!r}"
+    [request] = [request for request in proxy.requests if request.startswith(b"POST ")]
+    if site.body.encode() in request:
+        return "the proxy can read the request"
+    again = forward(site.connect, request)
+    is_refused = again.startswith(b"HTTP/1.1 400 ") and b"encrypted_body_replayed" in again
+    return None if is_refused else repr(again[:500])
+
+
+class RecordingProxy(socketserver.ThreadingTCPServer):
+    """Passes requests to an address, each on a connection of its own, and keeps their bytes."""
+
+    daemon_threads = True
+
+    def __init__(self, upstream: str) -> None:
+        self.upstream = upstream
+        self.requests: list[bytes] = []
+        super().__init__(("127.0.0.1", 0), RecordingHandler)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class RecordingHandler(socketserver.StreamRequestHandler):
+    server: RecordingProxy
+
+    def handle(self) -> None:
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            line = self.rfile.readline(65_536)
+            if not line:
+                return
+            head += line
+        # The front would pin the model, and ask for it on each connection.
+        if head.startswith(b"GET /v1/models"):
+            self.wfile.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+            return
+        body = b""
+        if b"\r\ntransfer-encoding: chunked" in head.lower():
+            while not body.endswith(b"0\r\n\r\n"):
+                body += self.rfile.read1(65_536)
+        elif length := re.search(rb"(?i)\r\ncontent-length: *(\d+)", head):
+            body = self.rfile.read(int(length[1]))
+        self.server.requests.append(head + body)
+        self.wfile.write(forward(self.server.upstream, head + body))
+
+
+def forward(address: str, request: bytes) -> bytes:
+    """Sends a request on a connection of its own, and reads the answer to the end of the connection."""
+    line, rest = request.split(b"\r\n", 1)
+    host, port = address.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as stream:
+        stream.sendall(line + b"\r\nconnection: close\r\n" + rest)
+        answer = b""
+        while piece := stream.recv(65_536):
+            answer += piece
+        return answer
 
 
 def check_cut_stream(site: Site) -> str | None:

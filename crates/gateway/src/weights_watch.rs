@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use confide_weights::{ServerProcess, ServerProcessError, WeightsMeasurement, WeightsReaders};
+use confide_weights::{ServerProcess, ServerProcessError, WeightsMeasurement};
 use tokio::time::Instant;
 
 use crate::{
@@ -24,6 +24,24 @@ use crate::{
 /// changed file goes unnoticed.
 const FILES_CHECK: Duration = Duration::from_secs(1);
 
+/// The pause between searches that requests ask for. A search reads the state of all processes,
+/// and a server that is away gets requests all the time.
+const SEARCH_PAUSE: Duration = Duration::from_secs(1);
+
+/// A search that found no process with the files.
+struct FailedSearch {
+    /// The time at which it ended.
+    at: Instant,
+    fault: UpstreamFault,
+    reason: String,
+}
+
+impl FailedSearch {
+    fn failure(&self) -> UpstreamFailure {
+        UpstreamFailure::new(self.fault, self.reason.clone())
+    }
+}
+
 /// The measured weights of one server, and the process that has them.
 pub(crate) struct WeightsWatch {
     weights: Arc<WeightsMeasurement>,
@@ -31,9 +49,9 @@ pub(crate) struct WeightsWatch {
     change: Arc<ModelChange>,
     /// The process that was last seen with the files.
     process: Mutex<Option<Arc<ServerProcess>>>,
-    readers: Arc<WeightsReaders>,
-    /// Is held while processes are searched, which all threads wait for together.
-    search: tokio::sync::Mutex<()>,
+    /// Is held while processes are searched, which all threads wait for together. It has the last
+    /// search that found none.
+    search: tokio::sync::Mutex<Option<FailedSearch>>,
     failures: FailureLog,
 }
 
@@ -43,8 +61,8 @@ impl WeightsWatch {
         address: SocketAddr,
         change: Arc<ModelChange>,
     ) -> Self {
-        let (process, readers, search, failures) = Default::default();
-        Self { weights, address, change, process, readers, search, failures }
+        let (process, search, failures) = Default::default();
+        Self { weights, address, change, process, search, failures }
     }
 
     /// Checks that the server's process is one that has the files. It is called when a connection
@@ -57,10 +75,13 @@ impl WeightsWatch {
         if self.still_listens() {
             return Ok(());
         }
-        let _turn = self.search.lock().await;
-        match self.still_listens() {
-            true => Ok(()),
-            false => self.search().await,
+        let mut failed = self.search.lock().await;
+        if self.still_listens() {
+            return Ok(());
+        }
+        match &*failed {
+            Some(search) if search.at.elapsed() < SEARCH_PAUSE => Err(search.failure()),
+            _ => self.search(&mut failed).await,
         }
     }
 
@@ -75,10 +96,10 @@ impl WeightsWatch {
             self.check_files().await;
             let is_due = searched.is_none_or(|at: Instant| at.elapsed() >= interval);
             if is_due || !self.still_listens() {
-                let _turn = self.search.lock().await;
+                let mut failed = self.search.lock().await;
                 let now = Instant::now();
                 searched = Some(now);
-                if let Err(UpstreamFailure { reason, .. }) = self.search().await
+                if let Err(UpstreamFailure { reason, .. }) = self.search(&mut failed).await
                     && let Some(failures) = self.failures.record(now)
                 {
                     tracing::warn!(
@@ -112,27 +133,28 @@ impl WeightsWatch {
     }
 
     /// Searches the process that listens, and looks at the files that it has open.
-    async fn search(&self) -> Result<(), UpstreamFailure> {
+    async fn search(&self, failed: &mut Option<FailedSearch>) -> Result<(), UpstreamFailure> {
         let (weights, address) = (self.weights.clone(), self.address);
-        let readers = self.readers.clone();
-        let find = move || ServerProcess::find(address, &weights, &readers);
-        let found = tokio::task::spawn_blocking(find);
-        let refused = |fault, reason: String| Err(UpstreamFailure::new(fault, reason));
-        match found.await {
+        let find = move || ServerProcess::find(address, &weights);
+        let found = tokio::task::spawn_blocking(find).await;
+        let (fault, reason) = match found {
             Ok(Ok(found)) => {
                 *self.process() = Some(Arc::new(found));
-                Ok(())
+                *failed = None;
+                return Ok(());
             }
             Ok(Err(error @ ServerProcessError::OtherWeights { .. })) => {
                 self.close(&error.to_string());
-                refused(UpstreamFault::ModelChanged, error.to_string())
+                (UpstreamFault::ModelChanged, error.to_string())
             }
-            Ok(Err(error)) => {
-                *self.process() = None;
-                refused(UpstreamFault::NotReady, error.to_string())
-            }
-            Err(error) => refused(UpstreamFault::NotReady, error.to_string()),
-        }
+            Ok(Err(error)) => (UpstreamFault::NotReady, error.to_string()),
+            Err(error) => (UpstreamFault::NotReady, error.to_string()),
+        };
+        *self.process() = None;
+        let search = FailedSearch { at: Instant::now(), fault, reason };
+        let failure = search.failure();
+        *failed = Some(search);
+        Err(failure)
     }
 
     fn close(&self, reason: &str) {

@@ -66,10 +66,11 @@ pub enum ServerProcessError {
         /// The address.
         address: SocketAddr,
     },
-    /// The program that listens belongs to somebody whose processes may not be read.
+    /// The program that listens belongs to somebody whose processes may not be read, or it is one
+    /// that started this process, such as a service manager.
     #[error(
         "the process that listens at {address} cannot be seen: run the gateway as the same user or \
-         as root, and in the same PID namespace"
+         as root, in the same PID namespace, and not as its child"
     )]
     NotVisible {
         /// The address.

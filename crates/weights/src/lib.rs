@@ -9,8 +9,9 @@ mod error;
 mod file_stamp;
 mod folder;
 mod measurement;
+mod readers;
 mod server_process;
 
 pub use error::{ServerProcessError, WeightsError};
 pub use measurement::WeightsMeasurement;
-pub use server_process::{ServerProcess, WeightsReaders};
+pub use server_process::ServerProcess;

@@ -19,6 +19,7 @@ use crate::{
     error::WeightsError,
     file_stamp::{FileIdentity, FileStamp},
     folder::list_files,
+    readers::WeightsReaders,
 };
 
 /// The bytes that are read and hashed at a time.
@@ -39,6 +40,7 @@ pub struct WeightsMeasurement {
     digest: [u8; 32],
     files: Vec<MeasuredFile>,
     is_folder: bool,
+    readers: WeightsReaders,
 }
 
 #[derive(Debug)]
@@ -67,7 +69,8 @@ impl WeightsMeasurement {
         let metadata = std::fs::metadata(&path).map_err(read)?;
         if metadata.is_file() {
             let files = measure_files(vec![OpenFile::open(path.clone())?])?;
-            return Ok(Self { path, digest: files[0].sha256, files, is_folder: false });
+            let (digest, readers) = (files[0].sha256, WeightsReaders::default());
+            return Ok(Self { path, digest, files, is_folder: false, readers });
         }
         if !metadata.is_dir() {
             return Err(WeightsError::Kind { path });
@@ -80,7 +83,8 @@ impl WeightsMeasurement {
         for (name, file) in names.iter().zip(&files) {
             list.update(format!("{}  {name}\n", hex::encode(file.sha256)));
         }
-        Ok(Self { path, digest: list.finalize().into(), files, is_folder: true })
+        let (digest, readers) = (list.finalize().into(), WeightsReaders::default());
+        Ok(Self { path, digest, files, is_folder: true, readers })
     }
 
     /// The path that was measured, without links.
@@ -120,6 +124,11 @@ impl WeightsMeasurement {
                 what: "it was added to the folder",
             }),
         }
+    }
+
+    /// The processes that were seen with the files, for as long as this measurement is in use.
+    pub(crate) fn readers(&self) -> &WeightsReaders {
+        &self.readers
     }
 
     /// Whether a file is one of the measured ones.

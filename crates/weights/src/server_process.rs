@@ -2,13 +2,12 @@
 //! for the files that it has open.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     ffi::OsStr,
     iter,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
 };
 
 use procfs::{
@@ -41,24 +40,39 @@ pub struct ServerProcess {
 
 impl ServerProcess {
     /// Finds the program that listens at `address`, and checks that it has a measured file open or
-    /// mapped, or had one when `readers` last looked, and that it has no file of weights open that
-    /// was not measured.
+    /// mapped, or had one at an earlier search, and that it has no file of weights open that was
+    /// not measured.
     ///
     /// It reads the state of all processes of this machine, which can take tens of milliseconds.
-    /// `readers` looks at them all, whatever comes out.
+    /// It looks for readers of the weights among them all, whatever comes out.
     ///
     /// # Errors
     /// [`ServerProcessError`] names what was not found, or what was found and not measured.
     pub fn find(
         address: SocketAddr,
         weights: &WeightsMeasurement,
-        readers: &WeightsReaders,
+    ) -> Result<Self, ServerProcessError> {
+        let own = i32::try_from(std::process::id()).unwrap_or_default();
+        Self::find_beside(own, address, weights)
+    }
+
+    /// Finds the program as [`Self::find`] does. A process from which `own` descends is none: a
+    /// service manager has the sockets of its services open, and every process descends from it.
+    fn find_beside(
+        own: i32,
+        address: SocketAddr,
+        weights: &WeightsMeasurement,
     ) -> Result<Self, ServerProcessError> {
         let processes = read_processes()?;
-        readers.look(&processes, weights);
+        look(&processes, weights);
         let sockets = find_sockets(address)?;
+        let is_beside = |seen: &&SeenProcess| {
+            let own = processes.get(&own).filter(|own| own.pid != seen.pid);
+            own.is_none_or(|own| !is_descendant(&processes, own, seen.pid))
+        };
         let holders: Vec<(&SeenProcess, HeldSocket)> = processes
             .values()
+            .filter(is_beside)
             .flat_map(|seen| seen.list_sockets(&sockets).into_iter().map(move |held| (seen, held)))
             .collect();
         let is_held = |socket: &u64| holders.iter().any(|(_, held)| held.inode == *socket);
@@ -79,7 +93,7 @@ impl ServerProcess {
             })?;
         let mut is_reader = false;
         for seen in processes.values().filter(|seen| is_descendant(&processes, seen, root.pid)) {
-            is_reader |= readers.has(seen);
+            is_reader |= weights.readers().lock().contains(&seen.identity());
             if let Some(path) = list_files(&seen.process).into_iter().find_map(|file| {
                 (file.holds_weights() && !file.is_measured(weights)).then_some(file.path)
             }) {
@@ -268,33 +282,19 @@ fn holds_weights(path: &Path) -> bool {
     WEIGHTS_EXTENSIONS.iter().any(|known| extension == *known) || is_torch()
 }
 
-/// The running processes that were seen with a measured file open or mapped.
-///
-/// Some model servers copy their weights to a GPU and close the files before they listen. They have
-/// them open for seconds meanwhile, so that whoever looks every second sees them.
-#[derive(Debug, Default)]
-pub struct WeightsReaders(Mutex<HashSet<(i32, u64)>>);
-
-impl WeightsReaders {
-    /// Adds the processes that have a measured file, and forgets those that have ended.
-    fn look(&self, processes: &HashMap<i32, SeenProcess>, weights: &WeightsMeasurement) {
-        let mut readers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        readers.retain(|(pid, started)| {
-            processes.get(pid).is_some_and(|seen| seen.started == *started)
-        });
-        // This process has measured them.
-        let own = std::process::id();
-        for seen in processes.values().filter(|seen| u32::try_from(seen.pid) != Ok(own)) {
-            let is_reader = readers.contains(&seen.identity())
-                || list_files(&seen.process).iter().any(|file| file.is_measured(weights));
-            if is_reader {
-                readers.insert(seen.identity());
-            }
+/// Adds the processes that have a measured file to the readers, and forgets those that have ended.
+fn look(processes: &HashMap<i32, SeenProcess>, weights: &WeightsMeasurement) {
+    let mut readers = weights.readers().lock();
+    readers
+        .retain(|(pid, started)| processes.get(pid).is_some_and(|seen| seen.started == *started));
+    // This process has measured them.
+    let own = std::process::id();
+    for seen in processes.values().filter(|seen| u32::try_from(seen.pid) != Ok(own)) {
+        let is_reader = readers.contains(&seen.identity())
+            || list_files(&seen.process).iter().any(|file| file.is_measured(weights));
+        if is_reader {
+            readers.insert(seen.identity());
         }
-    }
-
-    fn has(&self, seen: &SeenProcess) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&seen.identity())
     }
 }
 
@@ -314,6 +314,13 @@ mod tests {
 
     impl Program {
         fn start(script: &str, files: &[&Path]) -> Self {
+            let (mut program, line) = Self::launch(script, files);
+            program.1.set_port(line.trim().parse().unwrap());
+            program
+        }
+
+        /// Returns the program and its first line.
+        fn launch(script: &str, files: &[&Path]) -> (Self, String) {
             let mut child = Command::new("python3")
                 .args(["-c", script])
                 .args(files)
@@ -323,20 +330,25 @@ mod tests {
                 .unwrap();
             let output = BufReader::new(child.stdout.take().unwrap());
             let mut program = Self(child, ([127, 0, 0, 1], 0).into(), output);
-            program.read_port();
-            program
+            let line = program.read_line();
+            (program, line)
         }
 
-        fn read_port(&mut self) {
+        fn read_line(&mut self) -> String {
             let mut line = String::new();
             self.2.read_line(&mut line).unwrap();
-            self.1.set_port(line.trim().parse().unwrap());
+            line
+        }
+
+        fn write_line(&mut self) {
+            self.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
         }
 
         /// Lets a program that waits listen.
         fn go_on(&mut self) {
-            self.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
-            self.read_port();
+            self.write_line();
+            let line = self.read_line();
+            self.1.set_port(line.trim().parse().unwrap());
         }
     }
 
@@ -392,7 +404,7 @@ os.read(ready, 1)
         program: &Program,
         weights: &WeightsMeasurement,
     ) -> Result<ServerProcess, ServerProcessError> {
-        ServerProcess::find(program.1, weights, &WeightsReaders::default())
+        ServerProcess::find(program.1, weights)
     }
 
     fn model(names: &[&str]) -> (tempfile::TempDir, WeightsMeasurement) {
@@ -457,26 +469,92 @@ os.read(ready, 1)
         let (folder, weights) = model(&["a.gguf"]);
         let file = folder.path().join("a.gguf");
         let mut program = Program::start(&format!("{LOADS}{LISTEN}"), &[&file]);
-        let readers = WeightsReaders::default();
+        let never_looked = WeightsMeasurement::measure(folder.path()).unwrap();
         // Nothing listens yet.
-        assert!(ServerProcess::find(program.1, &weights, &readers).is_err());
+        assert!(find(&program, &weights).is_err());
         program.go_on();
-        let refused = find(&program, &weights).map(|found| found.pid());
+        let refused = find(&program, &never_looked).map(|found| found.pid());
         assert!(matches!(refused, Err(ServerProcessError::NotOpen { .. })), "{refused:?}");
-        let found = ServerProcess::find(program.1, &weights, &readers).unwrap();
+        let found = find(&program, &weights).unwrap();
         assert_eq!(found.pid(), program.0.id() as i32);
         drop(program);
         // Another process with the same number would not be taken for it.
-        let _ = ServerProcess::find(found.address(), &weights, &readers);
-        assert!(readers.0.lock().unwrap().iter().all(|(pid, _)| *pid != found.pid()));
+        let _ = ServerProcess::find(found.address(), &weights);
+        let readers = weights.readers().lock();
+        assert!(readers.iter().all(|(pid, _)| *pid != found.pid()));
+    }
+
+    /// A manager of services: a gateway and a model server are its children, and it has the
+    /// server's socket open, which the server inherits.
+    const MANAGES: &str = r#"
+import os, socket, sys, time
+s = socket.create_server(('127.0.0.1', 0))
+end, hold = os.pipe()
+def start(run):
+    pid = os.fork()
+    if pid == 0:
+        os.close(hold)
+        run()
+        os.read(end, 1)
+        os._exit(0)
+    return pid
+gateway = start(s.close)
+def serve():
+    global f
+    os.close(1)
+    sys.stdin.readline()
+    f = open(sys.argv[1])
+    os.write(tell, b"1")
+ready, tell = os.pipe()
+server = start(serve)
+print(s.getsockname()[1], gateway, server, flush=True)
+os.read(ready, 1)
+print("ready", flush=True)
+time.sleep(600)
+"#;
+
+    #[test]
+    fn a_service_manager_that_has_the_socket_open_is_not_the_model_server() {
+        let (folder, weights) = model(&["a.gguf"]);
+        let (other, _) = model(&["a.gguf"]);
+        // A reader of the weights that has nothing to do with the server, under the same manager.
+        let _reader = Program::start(&opens(), &[&folder.path().join("a.gguf")]);
+        for (file, is_measured) in [(folder.path(), true), (other.path(), false)] {
+            let (mut program, line) = Program::launch(MANAGES, &[&file.join("a.gguf")]);
+            let numbers: Vec<i32> =
+                line.split_whitespace().map(|number| number.parse().unwrap()).collect();
+            let [port, gateway, server] = numbers[..] else { panic!("{line}") };
+            program.1.set_port(u16::try_from(port).unwrap());
+            program.write_line();
+            assert_eq!(program.read_line().trim(), "ready");
+            let found = ServerProcess::find_beside(gateway, program.1, &weights);
+            let found = found.map(|found| found.pid());
+            match is_measured {
+                true => assert_eq!(found.unwrap(), server),
+                false => {
+                    let is_named = matches!(found, Err(ServerProcessError::OtherWeights { .. }));
+                    assert!(is_named, "{found:?}");
+                }
+            }
+            // Nobody but the manager has the socket left.
+            let killed = Command::new("kill").arg(server.to_string()).status().unwrap();
+            assert!(killed.success());
+            let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+            loop {
+                let found = ServerProcess::find_beside(gateway, program.1, &weights);
+                match found.map(|found| found.pid()) {
+                    Err(ServerProcessError::NotVisible { .. }) => break,
+                    found => assert!(std::time::Instant::now() < until, "{found:?}"),
+                }
+            }
+        }
     }
 
     #[test]
     fn an_address_at_which_nothing_listens_is_refused() {
         let (_folder, weights) = model(&["a.gguf"]);
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let refused = ServerProcess::find(address, &weights, &WeightsReaders::default())
-            .map(|found| found.pid());
+        let refused = ServerProcess::find(address, &weights).map(|found| found.pid());
         assert!(matches!(refused, Err(ServerProcessError::NotListening { .. })), "{refused:?}");
     }
 
