@@ -136,6 +136,7 @@ disclosure: tools  ## disclosures, by a second checker written from docs/disclos
 
 receipts: tools  ## receipts of answers, by a second checker written from docs/receipts.md
 	python3 tests/python/check_receipt.py
+	python3 tests/python/check_excerpt.py
 
 authenticators: tools  ## exported authenticators, by a second implementation of docs/channel-3.md
 	python3 tests/python/check_authenticator.py

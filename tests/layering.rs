@@ -39,7 +39,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/attestation-service", &["appraiser", "evidence", "http", "verifier"]),
     ("crates/client", &["appraiser", "channel", "encrypted-body", "evidence", "http", "verifier"]),
     ("crates/pccs", &["collateral", "evidence", "http"]),
-    ("crates/gateway", &["channel", "encrypted-body", "evidence", "http", "receipt", "weights"]),
+    (
+        "crates/gateway",
+        &["channel", "disclosure", "encrypted-body", "evidence", "http", "receipt", "weights"],
+    ),
     ("crates/report-003", &["engine", "lora", "rlwe", "serve"]),
     ("crates/serve", &["engine", "http", "lora"]),
     ("crates/notary", &["channel", "disclosure", "evidence", "http", "sigma"]),

@@ -1,4 +1,4 @@
-//! `confide disclose`: makes a file for third parties from a notarised session.
+//! `confide disclose`: makes a file for third parties from a notarised session, or from a receipt.
 
 use std::{
     fmt::Write as _,
@@ -11,10 +11,12 @@ use confide_disclosure::{
     FormatError, HOLDER_BYTES_MAX, NotarisedSession, Predicate, Selector, VerifiedDisclosure,
 };
 use confide_evidence::UnixSeconds;
+use confide_receipt::RECEIPT_BYTES_MAX;
 use zeroize::Zeroizing;
 
 use crate::{
     error::CliError,
+    excerpt::{ExcerptFiles, describe_parts, make_excerpt},
     files::read_file,
     new_file::NewFile,
     process::print_text,
@@ -27,7 +29,8 @@ use crate::{
 /// The arguments of `confide disclose`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The session, as `confide notary fetch --out` wrote it
+    /// The session, as `confide notary fetch --out` wrote it, or a receipt that can be opened
+    /// (/v1/aci/receipts/ID/openable), of which bytes and lengths can be shown
     file: PathBuf,
     /// Show this part: request or response, a dot, and /POINTER, header:NAME, status, method, target,
     /// bytes:FIRST-END (END excluded; whole chunks of 64 bytes are shown) or length
@@ -46,6 +49,15 @@ pub(crate) struct Args {
     /// List the fields of the session without their values: names, kinds, lengths, and what can be proven
     #[arg(long, conflicts_with_all = ["show", "prove", "other", "out"])]
     list: bool,
+    /// For a receipt: a file with the 64 hexadecimal digits of the request's X-Receipt-Secret
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prove", "other", "list"])]
+    secret: Option<PathBuf>,
+    /// For a receipt: the body of the request, byte by byte as it was sent
+    #[arg(long, value_name = "FILE", requires = "secret")]
+    request: Option<PathBuf>,
+    /// For a receipt: the body of the answer, byte by byte as it came
+    #[arg(long, value_name = "FILE", requires = "secret")]
+    response: Option<PathBuf>,
     /// Write the disclosure to this file
     #[arg(long, value_name = "FILE", required_unless_present = "list")]
     out: Option<PathBuf>,
@@ -59,6 +71,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if args.show.is_empty() && args.prove.is_empty() {
         return Err(CliError::new("nothing to show or prove")
             .with_hint("--show response./model; `confide disclose FILE --list` lists the fields"));
+    }
+    if let Some(secret) = &args.secret {
+        return disclose_from_receipt(&args, secret, out_path);
     }
     let session = read_session(&args.file)?;
     let mut sessions = [Some(&args.file), args.other.as_ref()].into_iter().flatten();
@@ -82,6 +97,29 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Makes an excerpt of a receipt's bodies.
+fn disclose_from_receipt(
+    args: &Args,
+    secret: &Path,
+    out_path: &Path,
+) -> Result<ExitCode, CliError> {
+    let (request, response) = (args.request.as_deref(), args.response.as_deref());
+    let inputs = [Some(&*args.file), Some(secret), request, response];
+    if inputs.into_iter().flatten().any(|input| is_same_file(input, out_path)) {
+        return Err(CliError::new(format!("--out is {}, an input itself", out_path.display()))
+            .with_hint("choose another file"));
+    }
+    let receipt = read_file(&args.file, RECEIPT_BYTES_MAX as u64)?;
+    let out = NewFile::create_next_to(out_path)?;
+    let excerpt = make_excerpt(ExcerptFiles { receipt, secret, request, response }, &args.show)?;
+    let bytes = excerpt.encode();
+    out.save(&bytes)?;
+    let parts = describe_parts(&excerpt)?;
+    let (path, length) = (out_path.display(), bytes.len());
+    print_text(&format!("{path} written, {length} bytes\n{parts}hidden   all other bytes\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn is_same_file(one: &Path, other: &Path) -> bool {
     let resolve = |path: &Path| std::fs::canonicalize(path).ok();
     resolve(one).is_some_and(|one| resolve(other) == Some(one))
@@ -91,7 +129,8 @@ fn read_session(path: &Path) -> Result<NotarisedSession, CliError> {
     let bytes = Zeroizing::new(read_file(path, HOLDER_BYTES_MAX as u64)?);
     NotarisedSession::decode(&bytes).map_err(|error| {
         let is_other = matches!(error, FormatError::Magic { .. });
-        let hint = "give the file that `confide notary fetch --out` wrote";
+        let hint =
+            "give the file that `confide notary fetch --out` wrote, or a receipt and --secret";
         CliError::in_file(path)(error).with_optional_hint(is_other.then_some(hint))
     })
 }

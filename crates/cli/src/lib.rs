@@ -21,6 +21,7 @@ mod disclose;
 #[cfg(test)]
 mod documented_flags_tests;
 mod error;
+mod excerpt;
 mod features;
 mod files;
 mod gateway;

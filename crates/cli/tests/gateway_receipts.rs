@@ -191,6 +191,59 @@ fn an_answer_is_shown_to_be_the_gateways_and_anything_else_is_refused() {
 }
 
 #[test]
+fn parts_of_an_answer_are_shown_and_the_rest_stays_hidden() {
+    let chain = Chain::start("excerpt", "session");
+    let secret = "5a".repeat(32);
+    let length = REQUEST.len();
+    let (head, answer) = chain.exchange(&format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n\
+         x-receipt-secret: {secret}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{REQUEST}"
+    ));
+    let id = field(&head, "x-receipt-id");
+    let openable = chain.save(&format!("/v1/aci/receipts/{id}/openable"), "openable.json");
+    let report = chain.save("/v1/aci/attestation", "report.json");
+    let document = std::fs::read_to_string(&openable).unwrap();
+    for hidden in ["body_hash", "\"sim\"", "chatcmpl", "temperature", id] {
+        assert!(!document.contains(hidden), "{hidden}: {document}");
+    }
+    let request = chain.folder.write("request", REQUEST);
+    let response = chain.folder.write("response", &answer);
+    let secret = chain.folder.write("secret", &secret);
+    let place = answer.find("data: [DONE]").unwrap();
+    let last = format!("response.bytes:{place}-{}", place + 12);
+    let out = chain.folder.argument("excerpt");
+    let files = ["--secret", &secret, "--request", &request, "--response", &response];
+    let disclose = |wishes: &[&str]| {
+        let wishes: Vec<&str> = wishes.iter().flat_map(|wish| ["--show", wish]).collect();
+        CONFIDE
+            .run(&[&["disclose", text(&openable)], &files[..], &wishes, &["--out", &out]].concat())
+    };
+    let made = disclose(&[&last, "response.length"]);
+    assert_eq!(made.status, Some(0), "{}", made.stderr);
+    let excerpt = std::fs::read(&out).unwrap();
+    let hidden = REQUEST.as_bytes();
+    assert!(!excerpt.windows(20).any(|it| it == &hidden[..20]), "the request is hidden");
+    let accepted = chain.verify(out.as_ref(), &report, &[]);
+    assert_eq!(accepted.status, Some(0), "{}{}", accepted.stdout, accepted.stderr);
+    assert!(accepted.stdout.contains("data: [DONE]"), "{}", accepted.stdout);
+    assert!(accepted.stdout.contains(&format!("response.length  {}", answer.len())));
+    assert!(accepted.stdout.contains("nothing of it is shown"), "{}", accepted.stdout);
+    // A shown byte that is another.
+    let place = excerpt.windows(6).position(|it| it == b"[DONE]").unwrap();
+    let changed = [&excerpt[..place + 1], b"G", &excerpt[place + 2..]].concat();
+    std::fs::write(&out, changed).unwrap();
+    let refused = chain.verify(out.as_ref(), &report, &[]);
+    assert_eq!(refused.status, Some(1), "{}{}", refused.stdout, refused.stderr);
+    assert!(refused.stdout.contains("response: opened response bytes"), "{}", refused.stdout);
+    // Whoever does not ask gets no such receipt.
+    let (plain, _) = chain.chat();
+    let path = format!("/v1/aci/receipts/{plain}/openable");
+    let get = format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n");
+    let (head, body) = chain.exchange(&get);
+    assert!(head.starts_with("HTTP/1.1 404 "), "{head}\n{body}");
+}
+
+#[test]
 fn receipts_survive_a_reload() {
     let chain = Chain::start("reloaded-receipts", "session");
     let (head, _) = chain.ask_model();

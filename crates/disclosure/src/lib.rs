@@ -6,6 +6,9 @@
 //! statement alone. `docs/disclosure.md` specifies every byte, so that another implementation can
 //! check.
 //!
+//! A gateway commits to the bodies of one exchange in the same way ([`DirectionHasher`]), and its
+//! client shows parts of them as an [`Excerpt`].
+//!
 //! The crate reads no clock, network or file. Time is a value in the statement.
 
 #![deny(missing_docs)]
@@ -14,11 +17,13 @@ mod amount;
 mod binding;
 mod codec;
 mod comparison;
+mod direction_hasher;
 mod disclose;
 mod disclose_error;
 mod disclosure;
 mod events;
 mod evidence;
+mod excerpt;
 mod field;
 mod fields;
 mod json;
@@ -45,6 +50,7 @@ pub use codec::FormatError;
 pub use comparison::Comparison;
 /// The security of a proof and its assumptions, as its back end states them.
 pub use confide_sigma::ProofSecurity;
+pub use direction_hasher::DirectionHasher;
 pub use disclose_error::DiscloseError;
 pub use disclosure::{
     CLAIMS_MAX, Claim, DISCLOSURE_BYTES_MAX, DISCLOSURE_MAGIC, Disclosure, OtherField,
@@ -52,6 +58,9 @@ pub use disclosure::{
 pub use events::{AssembledStream, EVENTS_MAX, EventsError, assemble_stream};
 pub use evidence::{
     CLAIMS_BYTES_MAX, ENDORSEMENTS_BYTES_MAX, NOTARY_GUARANTEE, NotaryEvidence, QUOTE_BYTES_MAX,
+};
+pub use excerpt::{
+    EXCERPT_BYTES_MAX, EXCERPT_MAGIC, Excerpt, ExcerptError, OpenedBody, derive_receipt_seed,
 };
 pub use field::{Field, FieldKind};
 pub use fields::{

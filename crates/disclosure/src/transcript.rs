@@ -49,14 +49,14 @@ impl Direction {
         }
     }
 
-    fn chunk_purpose(self) -> SaltPurpose {
+    pub(crate) fn chunk_purpose(self) -> SaltPurpose {
         match self {
             Direction::Request => SaltPurpose::RequestChunk,
             Direction::Response => SaltPurpose::ResponseChunk,
         }
     }
 
-    fn length_purpose(self) -> SaltPurpose {
+    pub(crate) fn length_purpose(self) -> SaltPurpose {
         match self {
             Direction::Request => SaltPurpose::RequestLength,
             Direction::Response => SaltPurpose::ResponseLength,
@@ -398,7 +398,7 @@ pub(crate) fn read_siblings(reader: &mut Reader<'_>) -> Result<Vec<Hash>, Format
 }
 
 /// SHA-256(0x04 ‖ direction ‖ depth ‖ salt ‖ length), the length big-endian, eight bytes.
-fn length_commitment(
+pub(crate) fn length_commitment(
     direction: Direction,
     depth: u8,
     salt: &[u8; SALT_BYTES],

@@ -62,6 +62,7 @@ mod metered_body;
 mod metrics;
 mod model_field;
 mod observation;
+mod openable_receipt;
 mod operation;
 mod outcome;
 mod path;

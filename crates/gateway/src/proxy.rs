@@ -45,12 +45,12 @@ use crate::{
     observation::{ObservedBody, RequestObservation, Telemetry},
     operation::Operation,
     path::{self, PathFault},
-    receipt_book::ReceiptOwner,
     receipt_draft::ReceiptDraft,
-    receipt_service::{ACI_PATHS, ACI_ROUTE, ReceiptService},
+    receipt_fault::ReceiptFault,
+    receipt_service::{ACI_PATHS, ACI_ROUTE, ReceiptClient, ReceiptService},
     refusal::RequestRefusal,
     request_head,
-    request_model::{RequestModel, check_json_headers, describe_body, find_model},
+    request_model::{RequestModel, check_json_headers, find_model},
     route::{PathPattern, Route, WEBSOCKET, websocket_method},
     sealed_answer::GatewayBody,
     server_group::{Destination, ServerGroup, ServerPermit, ServerSet},
@@ -359,7 +359,7 @@ impl Proxy {
         let method = if is_websocket { websocket_method() } else { head.method.clone() };
         let (route, group) = self.find_route(&method, target.path())?;
         observation.record_route(&route.path);
-        self.note_client(&mut head, &target, group, peer);
+        self.note_client(&mut head, &target, group, peer)?;
         let grant = self.authorize(&mut head, &method, peer, target.path(), route).await?;
         if let Some(list) = answer::list_own_models(group, &method, target.path()) {
             return Ok(meter_answer(AnswerUses { grant, ..AnswerUses::default() }, list));
@@ -478,14 +478,15 @@ impl Proxy {
         target: &PathAndQuery,
         group: &ServerGroup,
         peer: Peer,
-    ) {
+    ) -> Result<(), ReceiptFault> {
         if let Some(receipts) = &self.receipts {
-            receipts.note_owner(head, target.path(), peer);
+            receipts.note_client(head, target.path(), peer)?;
         }
         if group.salts_caches() && Operation::from_request(&head.method, target.path()).is_some() {
             let salt = CacheSalt::of_client(&head.headers, peer, self.authorizer.is_some());
             head.extensions.insert(salt);
         }
+        Ok(())
     }
 
     /// Authorises a request, whose key is removed, if the gateway has an authorizer. `method` is
@@ -566,10 +567,10 @@ impl Proxy {
             head.headers.insert(header::ACCEPT_ENCODING, identity);
         }
         let limits_models = grant.is_some_and(Grant::limits_models);
-        let owner = head.extensions.remove::<ReceiptOwner>();
+        let client = head.extensions.remove::<ReceiptClient>();
         let salt = head.extensions.remove::<CacheSalt>();
         let is_streamed = !group.reads_bodies() && !limits_models;
-        if is_streamed && owner.is_none() && salt.is_none() {
+        if is_streamed && client.is_none() && salt.is_none() {
             observation.record_operation(&head.method, target.path(), None);
             let candidates = group.find_candidates(&RequestModel::Absent);
             let request = Box::new(Request::from_parts(head, Either::Left(body)));
@@ -583,13 +584,12 @@ impl Proxy {
             Some(salt) => Some(Box::pin(salt.write_to(&mut head.headers, &body)).await?),
             None => None,
         };
-        let draft = match (&self.receipts, owner) {
-            (Some(receipts), Some(owner)) => {
-                let described = Box::pin(describe_body(&head.headers, &body)).await;
-                let signer = receipts.signer().clone();
-                let sent = salted.as_deref();
-                let draft = ReceiptDraft::begin(signer, owner, target.path(), described, sent);
-                Some(Box::new(draft))
+        let draft = match (&self.receipts, client) {
+            (Some(receipts), Some(client)) => {
+                let (signer, sent) = (receipts.signer().clone(), salted.as_deref());
+                let begun =
+                    ReceiptDraft::begin(signer, client, &head.headers, target.path(), &body, sent);
+                Some(Box::new(Box::pin(begun).await))
             }
             _ => None,
         };

@@ -12,7 +12,11 @@ use confide_http::Peer;
 use confide_receipt::Keyset;
 use tokio::time::Instant;
 
-use crate::{api_key::ApiKeyDigest, limits::ReceiptLimits};
+use crate::{
+    api_key::ApiKeyDigest,
+    limits::ReceiptLimits,
+    openable_receipt::{ReceiptDocuments, ReceiptForm},
+};
 
 /// The receipts of a listener that are kept. It lives as long as the listener: a reload keeps it.
 pub struct ReceiptBook {
@@ -48,7 +52,7 @@ pub(crate) struct FinishedReceipt {
     /// The identifier in the answer, by which the receipt is found as well.
     pub(crate) chat_id: Option<String>,
     pub(crate) owner: ReceiptOwner,
-    pub(crate) document: Bytes,
+    pub(crate) documents: ReceiptDocuments,
 }
 
 #[derive(Default)]
@@ -64,7 +68,7 @@ struct KeptReceipts {
 }
 
 struct KeptReceipt {
-    document: Bytes,
+    documents: ReceiptDocuments,
     key: Option<ApiKeyDigest>,
     holder: ShareHolder,
     chat_id: Option<String>,
@@ -119,13 +123,20 @@ impl ReceiptBook {
     }
 
     /// Finds a receipt by its identifier, or for its owner by the one in its answer.
-    pub(crate) fn find(&self, id: &str, asker: &ReceiptOwner, age_max: Duration) -> FoundReceipt {
+    pub(crate) fn find(
+        &self,
+        id: &str,
+        form: ReceiptForm,
+        asker: &ReceiptOwner,
+        age_max: Duration,
+    ) -> FoundReceipt {
         let kept = self.lock();
         let of_answer = || kept.by_chat_id.get(&(asker.holder, id.to_owned()));
         let found = kept.by_id.get(id).or_else(|| kept.by_id.get(of_answer()?));
         match found.filter(|receipt| receipt.since.elapsed() <= age_max) {
             Some(receipt) if receipt.key.is_none() || receipt.key == asker.key => {
-                FoundReceipt::Document(receipt.document.clone())
+                let document = receipt.documents.get(form).cloned();
+                document.map_or(FoundReceipt::None, FoundReceipt::Document)
             }
             Some(_) if asker.key.is_none() => FoundReceipt::KeyMissing,
             _ => FoundReceipt::None,
@@ -145,7 +156,7 @@ impl fmt::Debug for ReceiptBook {
 
 impl KeptReceipts {
     fn keep(&mut self, receipt: FinishedReceipt, limits: &ReceiptLimits, now: Instant) {
-        let FinishedReceipt { receipt_id, chat_id, owner, document } = receipt;
+        let FinishedReceipt { receipt_id, chat_id, owner, documents } = receipt;
         let ReceiptOwner { key, holder } = owner;
         self.remove_expired(limits.age, now);
         let share = limits.kept_per_client.clamp(1, limits.kept);
@@ -165,7 +176,7 @@ impl KeptReceipts {
         }
         self.holders.entry(holder).or_default().push_back(id.clone());
         self.order.push_back(id.clone());
-        let kept = KeptReceipt { document, key, holder, chat_id, since: now };
+        let kept = KeptReceipt { documents, key, holder, chat_id, since: now };
         self.by_id.insert(id, kept);
         // What clients' shares removed is still in the order.
         if self.order.len() > 2 * limits.kept {
@@ -230,13 +241,16 @@ mod tests {
             receipt_id: id.into(),
             chat_id: Some(format!("chat-{id}")),
             owner,
-            document: Bytes::copy_from_slice(id.as_bytes()),
+            documents: ReceiptDocuments {
+                whole: Bytes::copy_from_slice(id.as_bytes()),
+                openable: None,
+            },
         }
     }
 
     /// Whether the book has a receipt, asked for by the address of [`owner`] `number`.
     fn is_kept_for(book: &ReceiptBook, id: &str, number: u8) -> bool {
-        book.find(id, &owner(number, None), LIMITS.age) != FoundReceipt::None
+        book.find(id, ReceiptForm::Whole, &owner(number, None), LIMITS.age) != FoundReceipt::None
     }
 
     #[tokio::test(start_paused = true)]
@@ -276,10 +290,25 @@ mod tests {
     }
 
     #[test]
+    fn the_openable_form_is_for_the_same_client_and_there_only_where_it_was_wanted() {
+        let book = book();
+        let mut both = receipt("a", owner(1, Some("one")));
+        both.documents.openable = Some("open".into());
+        book.keep(both, &LIMITS);
+        book.keep(receipt("b", owner(1, Some("one"))), &LIMITS);
+        let find =
+            |id: &str, key| book.find(id, ReceiptForm::Openable, &owner(2, Some(key)), LIMITS.age);
+        assert_eq!(find("a", "one"), FoundReceipt::Document("open".into()));
+        assert_eq!(find("a", "two"), FoundReceipt::None);
+        assert_eq!(find("b", "one"), FoundReceipt::None);
+    }
+
+    #[test]
     fn a_receipt_of_an_api_key_is_for_this_key() {
         let book = book();
         book.keep(receipt("a", owner(1, Some("one"))), &LIMITS);
-        let find = |key: Option<&str>| book.find("a", &owner(2, key), LIMITS.age);
+        let find =
+            |key: Option<&str>| book.find("a", ReceiptForm::Whole, &owner(2, key), LIMITS.age);
         assert_eq!(find(Some("one")), FoundReceipt::Document("a".into()));
         assert_eq!(find(Some("two")), FoundReceipt::None);
         assert_eq!(find(None), FoundReceipt::KeyMissing);
@@ -298,7 +327,9 @@ mod tests {
         // Another client makes its model server give the same identifiers, and that of a receipt.
         with_chat_id("two", "chosen", owner(1, Some("two")));
         with_chat_id("three", "one", owner(1, Some("two")));
-        let find = |id: &str, key: &str| book.find(id, &owner(1, Some(key)), LIMITS.age);
+        let find = |id: &str, key: &str| {
+            book.find(id, ReceiptForm::Whole, &owner(1, Some(key)), LIMITS.age)
+        };
         assert_eq!(find("chosen", "one"), FoundReceipt::Document("one".into()));
         assert_eq!(find("chosen", "two"), FoundReceipt::Document("two".into()));
         assert_eq!(find("one", "one"), FoundReceipt::Document("one".into()));
@@ -307,7 +338,10 @@ mod tests {
             FoundReceipt::None,
             "a receipt's own identifier comes first"
         );
-        assert_eq!(book.find("chosen", &owner(1, None), LIMITS.age), FoundReceipt::None);
+        assert_eq!(
+            book.find("chosen", ReceiptForm::Whole, &owner(1, None), LIMITS.age),
+            FoundReceipt::None
+        );
     }
 
     #[test]

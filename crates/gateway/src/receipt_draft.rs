@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use confide_evidence::weights_claim::{MeasuredWeights, NOT_MEASURED};
 use confide_receipt::{
     BodyDigest, CONFIGURATION_EVENT, Event, FORWARDED_EVENT, Json, MODEL_EVENT, RECEIVED_EVENT,
     RETURNED_EVENT, Receipt, digest_text,
 };
-use http::{HeaderName, HeaderValue, Response, StatusCode, response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, response};
 use sha2::{Digest, Sha256};
 
 use crate::{
+    openable_receipt::{CommittedBodies, OpenableDraft, ReceiptDocuments},
     receipt_book::{FinishedReceipt, ReceiptOwner},
+    receipt_service::ReceiptClient,
     receipt_signer::ReceiptSigner,
     request_facts::{DescribedBody, RequestFacts},
+    request_model::describe_body,
 };
 
 /// The field of an answer that names its receipt.
@@ -54,18 +58,25 @@ pub(crate) struct ReceiptDraft {
     server: Option<AnsweringServer>,
     status: StatusCode,
     answer: Sha256,
+    /// The second receipt, if the client wants to show parts of the bodies.
+    openable: Option<OpenableDraft>,
 }
 
 impl ReceiptDraft {
     /// Begins the receipt of a request whose body was read whole. `forwarded` is the body that is sent
     /// on, unless it is sent on as it came.
-    pub(crate) fn begin(
+    pub(crate) async fn begin(
         signer: Arc<ReceiptSigner>,
-        owner: ReceiptOwner,
+        client: ReceiptClient,
+        headers: &HeaderMap,
         endpoint: &str,
-        DescribedBody { sha256: request_sha256, facts }: DescribedBody,
+        body: &Bytes,
         forwarded: Option<&[u8]>,
     ) -> Self {
+        let ReceiptClient { owner, openable } = client;
+        let DescribedBody { sha256: request_sha256, facts, commitment } =
+            describe_body(headers, body, openable.clone()).await;
+        let openable = openable.zip(commitment);
         Self {
             signer,
             receipt_id: confide_receipt::new_receipt_id(),
@@ -77,6 +88,7 @@ impl ReceiptDraft {
             server: None,
             status: StatusCode::OK,
             answer: Sha256::new(),
+            openable: openable.map(|(wanted, request)| OpenableDraft::new(wanted, request)),
         }
     }
 
@@ -93,11 +105,15 @@ impl ReceiptDraft {
     /// Hashes the next bytes of the answer.
     pub(crate) fn read_piece(&mut self, piece: &[u8]) {
         self.answer.update(piece);
+        if let Some(openable) = &mut self.openable {
+            openable.read_piece(piece);
+        }
     }
 
     /// Signs and keeps the receipt. `is_complete` says whether the answer came to its own end,
     /// `chat_id` is the identifier in it.
-    pub(crate) fn finish(self: Box<Self>, is_complete: bool, chat_id: Option<String>) {
+    pub(crate) fn finish(mut self: Box<Self>, is_complete: bool, chat_id: Option<String>) {
+        let openable = self.openable.take();
         let answer = BodyDigest { sha256: self.answer.clone().finalize().into(), is_complete };
         let events = self.list_events(&answer);
         let signer = self.signer.clone();
@@ -116,19 +132,44 @@ impl ReceiptDraft {
             served_at: signer.book().now(),
             events,
         };
-        let document = signing.key.sign(&receipt).into();
+        let whole = signing.key.sign(&receipt).into();
+        let openable = openable.and_then(|openable| {
+            let receipt_id = openable.receipt_id.clone();
+            let events = self.list_openable_events(openable.finish(is_complete)?);
+            // Whatever follows from a body stays out, and so does the way to the whole receipt.
+            let (receipt_id, chat_id, model) = (&*receipt_id, None, None);
+            let receipt = Receipt { receipt_id, chat_id, model, events, ..receipt };
+            Some(signing.key.sign(&receipt).into())
+        });
+        let documents = ReceiptDocuments { whole, openable };
         let Self { receipt_id, owner, .. } = *self;
-        signer.keep(FinishedReceipt { receipt_id, chat_id, owner, document });
+        signer.keep(FinishedReceipt { receipt_id, chat_id, owner, documents });
+    }
+
+    /// The events of the openable receipt: commitments to the bodies in place of their digests, and
+    /// nothing else that follows from them.
+    fn list_openable_events(&self, bodies: CommittedBodies) -> Vec<Event> {
+        let CommittedBodies { received, returned } = bodies;
+        let mut events = vec![received, self.describe_configuration(), self.describe_model()];
+        if !self.signer.context().is_direct {
+            events.push(self.describe_upstream(None));
+        }
+        events.push(returned.with_member("status", self.status.as_u16().into()));
+        events
+    }
+
+    fn describe_configuration(&self) -> Event {
+        let digest = digest_text(&self.signer.context().config_digest);
+        Event::new(CONFIGURATION_EVENT, [("config_digest", Json::from(digest))])
     }
 
     fn list_events(&self, answer: &BodyDigest) -> Vec<Event> {
         let received = BodyDigest { sha256: self.request_sha256, is_complete: true };
         let forwarded = BodyDigest { sha256: self.forwarded_sha256, is_complete: true };
-        let digest = digest_text(&self.signer.context().config_digest);
         let mut events = vec![
             Event::of_body(RECEIVED_EVENT, &received),
             Event::of_body(FORWARDED_EVENT, &forwarded),
-            Event::new(CONFIGURATION_EVENT, [("config_digest", Json::from(digest))]),
+            self.describe_configuration(),
         ];
         if let Some(facts) = &self.facts {
             let sampling = facts.sampling.iter().map(|(name, text)| (*name, text.clone().into()));
@@ -136,7 +177,8 @@ impl ReceiptDraft {
         }
         events.push(self.describe_model());
         if !self.signer.context().is_direct {
-            events.push(self.describe_upstream());
+            let model = self.facts.as_ref().and_then(|facts| facts.model.as_deref());
+            events.push(self.describe_upstream(model));
         }
         let returned = Event::of_body(RETURNED_EVENT, answer);
         events.push(returned.with_member("status", self.status.as_u16().into()));
@@ -167,13 +209,12 @@ impl ReceiptDraft {
 
     /// The event about the hop to the model server, which an aggregator's receipts have. No model
     /// server is attested yet.
-    fn describe_upstream(&self) -> Event {
+    fn describe_upstream(&self, model: Option<&str>) -> Event {
         let is_local = self.server.is_some_and(|server| server.is_local);
         let reason = match is_local {
             true => "the model server runs on the attested machine and has no evidence of its own",
             false => "the model server is on another machine and is not attested",
         };
-        let model = self.facts.as_ref().and_then(|facts| facts.model.as_deref());
         let members = [
             ("result", Json::from("failed")),
             ("required", false.into()),

@@ -14,6 +14,8 @@ pub(crate) enum ReceiptFault {
     KeyMissing,
     /// The nonce has another form.
     Nonce,
+    /// The secret for a receipt that can be opened has another form, or there are two.
+    Secret,
     /// The client's network had a report a moment ago.
     TooSoon,
     /// Too many reports wait for the attester.
@@ -43,6 +45,11 @@ impl ReceiptFault {
                 StatusCode::BAD_REQUEST,
                 "invalid_request_error",
                 "wanted one nonce of 64 lower-case hexadecimal digits, or none",
+            ),
+            Self::Secret => (
+                StatusCode::BAD_REQUEST,
+                "invalid_request_error",
+                "x-receipt-secret: wanted one value of 64 hexadecimal digits, or none",
             ),
             Self::TooSoon => (
                 StatusCode::TOO_MANY_REQUESTS,

@@ -22,6 +22,7 @@ use crate::{
     api_key::find_credential,
     failure_log::FailureLog,
     limits::GatewayLimits,
+    openable_receipt::{OpenableRequest, ReceiptForm},
     operation::Operation,
     receipt_book::{FoundReceipt, ReceiptOwner, ShareHolder},
     receipt_fault::ReceiptFault,
@@ -35,6 +36,8 @@ pub(crate) const ACI_PATHS: &str = "/v1/aci/";
 pub(crate) const ACI_ROUTE: &str = "/v1/aci/**";
 const REPORT_PATH: &str = "/v1/aci/attestation";
 const RECEIPT_PATHS: &str = "/v1/aci/receipts/";
+/// The end of the path of a receipt whose bodies can be shown in parts.
+const OPENABLE_SUFFIX: &str = "/openable";
 
 const VERSION_FIELD: HeaderName = HeaderName::from_static("x-aci-version");
 const DIGEST_FIELD: HeaderName = HeaderName::from_static("x-aci-keyset-digest");
@@ -107,7 +110,13 @@ impl ReceiptService {
         let document = match target.path() {
             REPORT_PATH => self.report(ReportQuery::parse(target.query())?, peer).await?,
             path => match path.strip_prefix(RECEIPT_PATHS) {
-                Some(id) => self.find_receipt(id, headers, peer)?,
+                Some(rest) => {
+                    let openable = rest.strip_suffix(OPENABLE_SUFFIX);
+                    match openable {
+                        Some(id) => self.find_receipt(id, ReceiptForm::Openable, headers, peer)?,
+                        None => self.find_receipt(rest, ReceiptForm::Whole, headers, peer)?,
+                    }
+                }
                 None => return Err(RequestRefusal::NoRoute),
             },
         };
@@ -120,11 +129,12 @@ impl ReceiptService {
     fn find_receipt(
         &self,
         id: &str,
+        form: ReceiptForm,
         headers: &HeaderMap,
         peer: Peer,
     ) -> Result<Bytes, ReceiptFault> {
         let asker = self.find_owner(headers, peer);
-        match self.signer.book().find(id, &asker, self.limits().receipts.age) {
+        match self.signer.book().find(id, form, &asker, self.limits().receipts.age) {
             FoundReceipt::Document(document) => Ok(document),
             FoundReceipt::KeyMissing => Err(ReceiptFault::KeyMissing),
             FoundReceipt::None => Err(ReceiptFault::NotFound),
@@ -246,12 +256,20 @@ impl ReceiptService {
         Err(ReceiptFault::Unavailable)
     }
 
-    /// Notes to whom the receipt of a request belongs, if the request runs a model.
-    pub(crate) fn note_owner(&self, head: &mut request::Parts, path: &str, peer: Peer) {
+    /// Notes to whom the receipt of a request belongs, if the request runs a model, and whether its
+    /// client wants to show parts of the answer later.
+    pub(crate) fn note_client(
+        &self,
+        head: &mut request::Parts,
+        path: &str,
+        peer: Peer,
+    ) -> Result<(), ReceiptFault> {
+        let openable = OpenableRequest::take_from(&mut head.headers)?;
         if Operation::from_request(&head.method, path).is_some() {
             let owner = self.find_owner(&head.headers, peer);
-            head.extensions.insert(owner);
+            head.extensions.insert(ReceiptClient { owner, openable });
         }
+        Ok(())
     }
 
     /// The client of a request, by its credential and its address.
@@ -263,6 +281,14 @@ impl ReceiptService {
         };
         ReceiptOwner { key, holder }
     }
+}
+
+/// The client of a request, as its receipts need it.
+#[derive(Clone)]
+pub(crate) struct ReceiptClient {
+    pub(crate) owner: ReceiptOwner,
+    /// What it wants an openable receipt with, if it wants one.
+    pub(crate) openable: Option<OpenableRequest>,
 }
 
 /// The kind of the TEE in the words of aci/1, which has two; others need a verifier's extension.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use confide_disclosure::DirectionCommitment;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::model_field::is_model_name;
+use crate::{model_field::is_model_name, openable_receipt::OpenableRequest};
 
 /// The largest number of bytes of a number in a receipt.
 const NUMBER_BYTES_MAX: usize = 32;
@@ -17,13 +18,16 @@ pub(crate) struct DescribedBody {
     pub(crate) sha256: [u8; 32],
     /// The facts of the request, if the body is readable JSON.
     pub(crate) facts: Option<RequestFacts>,
+    /// The commitment to the body, if the client wants to show parts of it.
+    pub(crate) commitment: Option<DirectionCommitment>,
 }
 
 impl DescribedBody {
-    /// Hashes a body, and reads it if it `is_json`.
-    pub(crate) fn of_body(body: &[u8], is_json: bool) -> Self {
+    /// Hashes a body, reads it if it `is_json`, and commits to it if the client wants that.
+    pub(crate) fn of_body(body: &[u8], is_json: bool, openable: Option<&OpenableRequest>) -> Self {
         let facts = if is_json { RequestFacts::read(body) } else { None };
-        Self { sha256: Sha256::digest(body).into(), facts }
+        let commitment = openable.and_then(|wanted| wanted.commit_to(body));
+        Self { sha256: Sha256::digest(body).into(), facts, commitment }
     }
 }
 

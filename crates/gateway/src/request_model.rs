@@ -6,7 +6,8 @@ use http::{HeaderMap, header};
 use tokio::task::JoinError;
 
 use crate::{
-    choice_error::ChoiceError, model_field::parse_model_field, request_facts::DescribedBody,
+    choice_error::ChoiceError, model_field::parse_model_field, openable_receipt::OpenableRequest,
+    request_facts::DescribedBody,
 };
 
 /// The path of OpenAI's list of models, below which each model has a path.
@@ -85,9 +86,14 @@ pub(crate) async fn find_model(
 }
 
 /// Describes a request's body for its receipt.
-pub(crate) async fn describe_body(headers: &HeaderMap, body: &Bytes) -> DescribedBody {
+pub(crate) async fn describe_body(
+    headers: &HeaderMap,
+    body: &Bytes,
+    openable: Option<OpenableRequest>,
+) -> DescribedBody {
     let is_json = check_json_headers(headers).is_ok() && !is_multipart(headers);
-    parse_body(body, move |body| DescribedBody::of_body(body, is_json)).await
+    let describe = move |body: &[u8]| DescribedBody::of_body(body, is_json, openable.as_ref());
+    parse_body(body, describe).await
 }
 
 /// Parses a body, on a thread for blocking work if it is long.

@@ -19,8 +19,8 @@ pub use error::ReceiptError;
 pub use json::{Json, JsonError};
 pub use keyset::{BodyKeyEntry, Keyset, Nonce, parse_nonce};
 pub use receipt::{
-    BodyDigest, CONFIGURATION_EVENT, Event, FORWARDED_EVENT, MODEL_EVENT, RECEIPT_BYTES_MAX,
-    RECEIVED_EVENT, RETURNED_EVENT, Receipt, SignedReceipt,
+    BodyDigest, COMMITMENT, CONFIGURATION_EVENT, Event, FORWARDED_EVENT, MODEL_EVENT,
+    RECEIPT_BYTES_MAX, RECEIVED_EVENT, RETURNED_EVENT, Receipt, SignedReceipt,
 };
 pub use report::{AttestationReport, REPORT_BYTES_MAX, ReportContent};
 pub use signing_key::{ReceiptKey, new_receipt_id};

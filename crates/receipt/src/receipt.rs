@@ -25,6 +25,8 @@ pub const CONFIGURATION_EVENT: &str = "confide.configuration";
 pub const MODEL_EVENT: &str = "confide.model";
 
 pub(crate) const SIGNATURE: &str = "signature";
+/// The member of an event of a body that has a commitment in place of the digest.
+pub const COMMITMENT: &str = "commitment";
 const BODY_HASH: &str = "body_hash";
 const COMPLETE: &str = "complete";
 const KEYSET_DIGEST: &str = "workload_keyset_digest";

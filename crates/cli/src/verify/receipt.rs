@@ -7,6 +7,7 @@ mod report;
 
 use std::{path::PathBuf, process::ExitCode};
 
+use confide_disclosure::{EXCERPT_BYTES_MAX, EXCERPT_MAGIC, Excerpt};
 use confide_evidence::collateral::COLLATERAL_LENGTH_MAX;
 use confide_receipt::{Nonce, RECEIPT_BYTES_MAX, REPORT_BYTES_MAX, parse_nonce};
 
@@ -25,7 +26,8 @@ const BODY_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// The arguments of `confide verify receipt`.
 #[derive(clap::Args)]
 pub(crate) struct ReceiptArgs {
-    /// The receipt of one answer, JSON (aci/1), as the gateway gave it.
+    /// The receipt of one answer, JSON (aci/1), as the gateway gave it, or an excerpt that
+    /// `confide disclose` made of one.
     receipt: PathBuf,
     /// The gateway's attestation report with the keyset that the receipt names, JSON (aci/1).
     #[arg(long, value_name = "FILE")]
@@ -81,14 +83,39 @@ fn judge_files(args: &ReceiptArgs) -> Result<ReceiptVerdict, CliError> {
         at: args.at.unwrap_or_else(unix_now),
         skips_configuration: args.dangerous_skip_config_digest,
     };
+    let (receipt, excerpt) = read_receipt(args)?;
     let files = ReceiptFiles {
         report: read_file(&args.report, REPORT_BYTES_MAX as u64)?,
-        receipt: read_file(&args.receipt, RECEIPT_BYTES_MAX as u64)?,
+        receipt,
+        excerpt,
         collateral: read_optional_file(args.collateral.as_deref(), COLLATERAL_LENGTH_MAX as u64)?,
         request: read_optional_file(args.request.as_deref(), BODY_BYTES_MAX)?,
         response: read_optional_file(args.response.as_deref(), BODY_BYTES_MAX)?,
     };
     Ok(judge_receipt(&files, &rules))
+}
+
+/// Reads the receipt itself, or the excerpt in which it is.
+fn read_receipt(args: &ReceiptArgs) -> Result<(Vec<u8>, Option<Excerpt>), CliError> {
+    let bytes = read_file(&args.receipt, EXCERPT_BYTES_MAX as u64)?;
+    if !bytes.starts_with(EXCERPT_MAGIC) {
+        let limit = RECEIPT_BYTES_MAX;
+        return match bytes.len() > limit {
+            true => {
+                let path = args.receipt.display();
+                let text = format!("{path} is too long: wanted at most {limit} bytes");
+                Err(CliError::new(text))
+            }
+            false => Ok((bytes, None)),
+        };
+    }
+    let in_file = CliError::in_file(&args.receipt);
+    if args.request.is_some() || args.response.is_some() {
+        let hint = "an excerpt has the parts of the bodies that it shows";
+        return Err(in_file("an excerpt needs no --request and no --response").with_hint(hint));
+    }
+    let mut excerpt = Excerpt::decode(&bytes).map_err(CliError::in_file(&args.receipt))?;
+    Ok((std::mem::take(&mut excerpt.receipt), Some(excerpt)))
 }
 
 #[cfg(test)]

@@ -3,17 +3,21 @@
 use std::{collections::BTreeSet, fs};
 
 use clap::Parser;
+use confide_disclosure::{Direction, DirectionHasher, Excerpt, Selector, derive_receipt_seed};
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee};
 use confide_receipt::{
-    AttestationReport, BodyDigest, CONFIGURATION_EVENT, Event, FORWARDED_EVENT, Json, Keyset,
-    RECEIVED_EVENT, RETURNED_EVENT, Receipt, ReceiptKey, ReportContent, digest_text,
+    AttestationReport, BodyDigest, COMMITMENT, CONFIGURATION_EVENT, Event, FORWARDED_EVENT, Json,
+    Keyset, RECEIVED_EVENT, RETURNED_EVENT, Receipt, ReceiptKey, ReportContent, digest_text,
 };
 use confide_verifier::{Expect, Outcome, Policy, Reason, Scope};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::*;
-use crate::verify::inputs::parse_hex;
+use crate::{
+    excerpt::{ExcerptFiles, make_excerpt},
+    verify::inputs::parse_hex,
+};
 use judgement::judge_without_evidence;
 use refusal::ReceiptRefusal;
 
@@ -352,6 +356,96 @@ fn a_root_of_the_callers_takes_the_place_of_the_policys() {
 }
 
 #[test]
+fn an_excerpt_shows_parts_of_what_the_gateway_received_and_returned() {
+    let case = Case::new("excerpt", Tee::Tdx);
+    case.write_openable();
+    let excerpt = case.disclose(&["response.bytes:0-9", "response.length", "request.bytes:64-65"]);
+    let verdict = case.judge(&[]);
+    assert_eq!(verdict.outcome.as_ref().unwrap(), &Scope::Workload);
+    let answer = report::describe_verdict(&verdict);
+    assert_eq!(
+        answer.json["shown"],
+        json!([
+            {
+                "body": "request",
+                "length": null,
+                "pieces": [{ "start": 64, "bytes_hex": hex::encode(&REQUEST[64..]) }],
+            },
+            {
+                "body": "response",
+                "length": ANSWER.len(),
+                "pieces": [{ "start": 0, "bytes_hex": hex::encode(ANSWER) }],
+            },
+        ])
+    );
+    for wanted in [
+        "shown  response.bytes:0-34  \"{\\\"choices\\\":[],\\\"id\\\":\\\"chatcmpl-123\\\"}\"\n",
+        "shown  response.length  34\n",
+        "34 of 34 bytes shown, as committed to",
+        "the gateway received and returned the shown parts",
+    ] {
+        assert!(answer.text.contains(wanted), "{wanted}: {}", answer.text);
+    }
+    assert!(!answer.text.contains("demo-mod"), "the start of the request: {}", answer.text);
+    // A byte that is shown, and a byte of the receipt.
+    let place = excerpt.windows(9).position(|it| it == b"{\"choices").unwrap();
+    let mut changed = excerpt.clone();
+    changed[place + 3] ^= 1;
+    case.write("receipt.json", &changed);
+    let verdict = case.judge(&[]);
+    assert_eq!(refusal_code(&verdict), "response");
+    assert_eq!(report::describe_verdict(&verdict).json["shown"].as_array().unwrap().len(), 1);
+    let place = excerpt.windows(12).position(|it| it == b"\"served_at\":").unwrap() + 12;
+    let mut changed = excerpt.clone();
+    changed[place] ^= 3;
+    case.write("receipt.json", &changed);
+    assert_eq!(refusal_code(&case.judge(&[])), "signature");
+    case.write("receipt.json", &excerpt);
+    let refused = case.run(&BODIES).err().expect("an excerpt has its parts");
+    assert!(refused.message().contains("needs no --request"), "{}", refused.message());
+    case.write("receipt.json", &excerpt[..excerpt.len() - 1]);
+    assert!(case.run(&[]).is_err());
+}
+
+#[test]
+fn a_receipt_with_commitments_has_no_digests_and_one_with_digests_opens_nothing() {
+    let case = Case::new("openable", Tee::Tdx);
+    let receipt = case.receipt();
+    case.write_openable();
+    let verdict = case.judge(&BODIES);
+    assert_eq!(refusal_code(&verdict), "request");
+    let answer = report::describe_verdict(&verdict);
+    assert!(answer.text.contains("in place of its digest"), "{}", answer.text);
+    assert_eq!(case.judge(&[]).outcome.unwrap(), Scope::Workload);
+    // The openings of the one receipt with the other one.
+    let excerpt = case.disclose(&["response.length"]);
+    let mut excerpt = Excerpt::decode(&excerpt).unwrap();
+    excerpt.receipt = receipt.into_bytes();
+    case.write("receipt.json", &excerpt.encode());
+    let verdict = case.judge(&[]);
+    assert_eq!(refusal_code(&verdict), "response");
+    assert!(report::describe_verdict(&verdict).text.contains("has no commitment to the response"));
+}
+
+#[test]
+fn another_body_or_secret_opens_nothing() {
+    let case = Case::new("other-secret", Tee::Tdx);
+    case.write_openable();
+    let refused = |wish: &str| case.try_disclose(&[wish]).unwrap_err().message().to_owned();
+    assert!(refused("response./id").contains("bytes and lengths of bodies only"));
+    assert!(refused("response.bytes:0-35").contains("is not within the 34 bytes"));
+    case.write("secret", "02".repeat(32).as_bytes());
+    assert!(refused("response.length").contains("the secret is another one"));
+    case.write("secret", b"01");
+    assert!(refused("response.length").contains("wanted 64 hexadecimal digits"));
+    case.write("secret", "01".repeat(32).as_bytes());
+    case.write("answer", REQUEST);
+    assert!(refused("response.length").contains("is not the one to which the receipt commits"));
+    case.write("receipt.json", case.receipt().as_bytes());
+    assert!(refused("request.length").contains("does not commit to the request"));
+}
+
+#[test]
 fn files_that_are_missing_or_too_long_are_named() {
     let case = Case::new("files", Tee::Tdx);
     let error = |options: &[&str]| case.run(options).err().expect("an error");
@@ -404,6 +498,46 @@ fn every_vector_is_judged_as_it_says() {
         codes.extend(refused);
     }
     assert_eq!(codes.len(), 11, "{codes:?}");
+}
+
+/// `vectors/receipt/excerpts.json`, which the second implementation in Python makes.
+#[test]
+fn every_excerpt_is_judged_as_its_vector_says() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/receipt");
+    let read = |name: &str| -> Value {
+        serde_json::from_slice(&fs::read(format!("{folder}/{name}.json")).unwrap()).unwrap()
+    };
+    let report = read("receipts")["reports"]["gateway"].as_str().unwrap().to_owned();
+    let report = AttestationReport::parse(report.as_bytes(), None).unwrap();
+    let policy = Policy { config_digest: Some(Expect::DangerousAny), ..Policy::default() };
+    let rules = ReceiptRules { policy, nonce: None, at: NOW + 60, skips_configuration: false };
+    let excerpts = read("excerpts");
+    let cases = excerpts["cases"].as_array().unwrap();
+    assert!(cases.len() >= 20);
+    for case in cases {
+        let bytes = hex::decode(case["excerpt"].as_str().unwrap()).unwrap();
+        let Ok(excerpt) = Excerpt::decode(&bytes) else {
+            assert_eq!(case["refused"], "format", "{}", case["name"]);
+            continue;
+        };
+        assert_eq!(excerpt.encode(), bytes, "{}", case["name"]);
+        let receipt = excerpt.receipt.clone();
+        let files = ReceiptFiles { receipt, excerpt: Some(excerpt), ..ReceiptFiles::default() };
+        let verdict = judge_without_evidence(&files, &rules, report.keyset());
+        let refused = verdict.outcome.as_ref().err().map(ReceiptRefusal::code);
+        assert_eq!(json!(refused), case["refused"], "{}", case["name"]);
+        if refused.is_none() {
+            let mut shown = Vec::new();
+            for body in &verdict.shown {
+                let name = body.direction.as_str();
+                for piece in &body.pieces {
+                    shown.push(json!([name, piece.start, hex::encode(&piece.bytes)]));
+                }
+                shown.extend(body.length.map(|length| json!([name, "length", length])));
+            }
+            assert_eq!(json!(shown), case["shown"], "{}", case["name"]);
+        }
+    }
 }
 
 /// The bodies, as options.
@@ -530,6 +664,51 @@ impl Case {
 
     fn judge(&self, options: &[&str]) -> ReceiptVerdict {
         self.run(options).unwrap()
+    }
+
+    /// Writes a receipt with commitments to both bodies, as the gateway makes it, and the secret.
+    fn write_openable(&self) {
+        const ID: &str = "rcpt-0002";
+        let seed = derive_receipt_seed(&[1; 32], ID);
+        let event = |kind, direction, body: &[u8]| {
+            let mut hasher = DirectionHasher::new(seed.clone(), direction);
+            hasher.update(body);
+            let commitment = hasher.finish().unwrap();
+            let commitment = Json::object([
+                ("depth", Json::Integer(commitment.depth.into())),
+                ("length", hex::encode(commitment.length).into()),
+                ("root", hex::encode(commitment.root).into()),
+            ]);
+            Event::new(kind, [(COMMITMENT, commitment)])
+        };
+        let events = vec![
+            event(RECEIVED_EVENT, Direction::Request, REQUEST),
+            configuration(),
+            event(RETURNED_EVENT, Direction::Response, ANSWER),
+        ];
+        let receipt = Receipt { receipt_id: ID, ..receipt(&self.keyset, events) };
+        self.write("receipt.json", self.key.sign(&receipt).as_bytes());
+        self.write("secret", "01".repeat(32).as_bytes());
+    }
+
+    /// Puts an excerpt of the receipt in its place, and returns it.
+    fn disclose(&self, wishes: &[&str]) -> Vec<u8> {
+        let excerpt = self.try_disclose(wishes).unwrap().encode();
+        self.write("receipt.json", &excerpt);
+        excerpt
+    }
+
+    fn try_disclose(&self, wishes: &[&str]) -> Result<Excerpt, CliError> {
+        let wishes: Vec<_> = wishes.iter().map(|wish| Selector::parse(wish).unwrap()).collect();
+        let [secret, request, response] =
+            ["secret", "request", "answer"].map(|name| self.dir.join(name));
+        let files = ExcerptFiles {
+            receipt: fs::read(self.dir.join("receipt.json")).unwrap(),
+            secret: &secret,
+            request: Some(&request),
+            response: Some(&response),
+        };
+        make_excerpt(files, &wishes)
     }
 
     fn write(&self, name: &str, bytes: &[u8]) {

@@ -40,7 +40,7 @@ pub(crate) fn format_name(name: &str) -> String {
 }
 
 /// Text for a terminal: characters that move its cursor, change its direction or are invisible are escaped.
-pub(super) fn to_printable(text: &str) -> String {
+pub(crate) fn to_printable(text: &str) -> String {
     let turns = |c: char| {
         matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{2069}' | '\u{feff}')

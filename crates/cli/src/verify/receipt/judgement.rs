@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use confide_disclosure::{Direction, Excerpt, OpenedBody, ShownBytes};
 use confide_evidence::{EvidenceKind, UnixSeconds, detect_kind, weights_claim::WeightsSource};
 use confide_receipt::{
     AttestationReport, CONFIGURATION_EVENT, FORWARDED_EVENT, Keyset, MODEL_EVENT, Nonce,
@@ -12,7 +13,10 @@ use confide_verifier::{
 };
 
 use super::refusal::ReceiptRefusal;
-use crate::verify::quote::CpuEndorsements;
+use crate::{
+    excerpt::{event_of, read_commitment},
+    verify::quote::CpuEndorsements,
+};
 
 /// How far a gateway's clock may be ahead, in seconds.
 const CLOCK_AHEAD_S_MAX: u64 = 60;
@@ -35,6 +39,8 @@ const CHECKS: [&str; 9] = [
 pub(super) struct ReceiptFiles {
     pub(super) report: Vec<u8>,
     pub(super) receipt: Vec<u8>,
+    /// The parts of the bodies that are shown, if it is an excerpt.
+    pub(super) excerpt: Option<Excerpt>,
     /// Endorsements instead of the report's.
     pub(super) collateral: Option<Vec<u8>>,
     pub(super) request: Option<Vec<u8>>,
@@ -60,6 +66,8 @@ pub(super) struct ReceiptVerdict {
     pub(super) evidence: Option<Appraised>,
     /// The receipt, once its signature was found valid.
     pub(super) receipt: Option<SignedReceipt>,
+    /// The parts of the bodies that an excerpt shows, once they were found to be the committed ones.
+    pub(super) shown: Vec<ShownBody>,
     /// The scope of the acceptance, or the reason why there is none.
     pub(super) outcome: Result<Scope, ReceiptRefusal>,
 }
@@ -77,6 +85,14 @@ impl ReceiptVerdict {
     }
 }
 
+/// The parts of one body that are shown.
+pub(super) struct ShownBody {
+    pub(super) direction: Direction,
+    pub(super) pieces: Vec<ShownBytes>,
+    /// The length of the whole body, if it is shown.
+    pub(super) length: Option<u64>,
+}
+
 /// Judges a receipt: every check in its order, up to the first that fails.
 pub(super) fn judge_receipt(files: &ReceiptFiles, rules: &ReceiptRules) -> ReceiptVerdict {
     let mut judgement = Judgement::new(files, rules);
@@ -88,10 +104,10 @@ fn new_check(name: &'static str, outcome: Outcome, detail: impl Into<String>) ->
     Check { name, outcome, detail: detail.into().into() }
 }
 
-/// A body, if it was given, and the event that states its digest.
+/// A body, if it was given, and the refusal if it is another one.
 struct BodyCheck<'a> {
     name: &'static str,
-    event: &'static str,
+    direction: Direction,
     bytes: Option<&'a [u8]>,
     refusal: ReceiptRefusal,
 }
@@ -100,13 +116,13 @@ impl<'a> BodyCheck<'a> {
     fn of_request(files: &'a ReceiptFiles) -> Self {
         let bytes = files.request.as_deref();
         let refusal = ReceiptRefusal::Request;
-        Self { name: "request", event: RECEIVED_EVENT, bytes, refusal }
+        Self { name: "request", direction: Direction::Request, bytes, refusal }
     }
 
     fn of_response(files: &'a ReceiptFiles) -> Self {
         let bytes = files.response.as_deref();
         let refusal = ReceiptRefusal::Response;
-        Self { name: "response", event: RETURNED_EVENT, bytes, refusal }
+        Self { name: "response", direction: Direction::Response, bytes, refusal }
     }
 }
 
@@ -124,6 +140,7 @@ impl<'a> Judgement<'a> {
             checks: checks.into(),
             evidence: None,
             receipt: None,
+            shown: Vec::new(),
             outcome: Ok(Scope::Platform),
         };
         Self { files, rules, verdict }
@@ -206,14 +223,34 @@ impl<'a> Judgement<'a> {
         receipt: &SignedReceipt,
         body: BodyCheck<'_>,
     ) -> Result<(), ReceiptRefusal> {
-        let BodyCheck { name, event, bytes, refusal } = body;
+        let BodyCheck { name, direction, bytes, refusal } = body;
+        let event = event_of(direction);
         let is_cut = receipt.is_cut(event);
         let suffix = if is_cut { "; the receipt says that it was cut" } else { "" };
+        if let Some(excerpt) = &self.files.excerpt {
+            let opened = match direction {
+                Direction::Request => &excerpt.request,
+                Direction::Response => &excerpt.response,
+            };
+            if opened.is_empty() {
+                self.skip(name, &format!("nothing of it is shown{suffix}"));
+                return Ok(());
+            }
+            let shown = check_parts(receipt, direction, opened);
+            let shown =
+                self.note(name, shown, |shown| format!("{}{suffix}", describe_shown(shown)))?;
+            self.verdict.shown.push(shown);
+            return Ok(());
+        }
         let Some(bytes) = bytes else {
             self.skip(name, &format!("no --{name} was given{suffix}"));
             return Ok(());
         };
-        let compared = receipt.check_body(event, bytes).map_err(|_| refusal);
+        let has_commitment = receipt.find_event(event).and_then(read_commitment).is_some();
+        let compared = match has_commitment {
+            true => Err(ReceiptRefusal::Openable { name }),
+            false => receipt.check_body(event, bytes).map_err(|_| refusal),
+        };
         self.note(name, compared, |()| format!("{} bytes, as stated{suffix}", bytes.len()))
     }
 
@@ -310,6 +347,29 @@ fn verify_receipt(
     match got > wanted {
         true => Err(ReceiptRefusal::KeysetLife { wanted, got }),
         false => Ok(receipt),
+    }
+}
+
+/// Checks the shown parts of a body against the receipt's commitment to it.
+fn check_parts(
+    receipt: &SignedReceipt,
+    direction: Direction,
+    opened: &OpenedBody,
+) -> Result<ShownBody, ReceiptRefusal> {
+    let name = direction.as_str();
+    let event = receipt.find_event(event_of(direction));
+    let commitment =
+        event.and_then(read_commitment).ok_or(ReceiptRefusal::NoCommitment { name })?;
+    let checked = opened.check(direction, &commitment);
+    let (pieces, length) = checked.map_err(|error| ReceiptRefusal::Parts { name, error })?;
+    Ok(ShownBody { direction, pieces, length })
+}
+
+fn describe_shown(ShownBody { pieces, length, .. }: &ShownBody) -> String {
+    let bytes: usize = pieces.iter().map(|piece| piece.bytes.len()).sum();
+    match length {
+        Some(length) => format!("{bytes} of {length} bytes shown, as committed to"),
+        None => format!("{bytes} bytes shown, as committed to"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The reasons why a receipt is refused, each with its name.
 
+use confide_disclosure::OpeningError;
 use confide_evidence::UnixSeconds;
 use confide_receipt::ReceiptError;
 use confide_verifier::Rejection;
@@ -40,6 +41,12 @@ pub(crate) enum ReceiptRefusal {
     Request,
     #[error("the answer's body has another digest than the receipt states")]
     Response,
+    #[error("the receipt has a commitment to the {name} in place of its digest")]
+    Openable { name: &'static str },
+    #[error("the receipt has no commitment to the {name}")]
+    NoCommitment { name: &'static str },
+    #[error("{error}")]
+    Parts { name: &'static str, error: OpeningError },
 }
 
 impl ReceiptRefusal {
@@ -63,6 +70,9 @@ impl ReceiptRefusal {
             Self::NotMeasured | Self::Weights { .. } => "weights",
             Self::Request => "request",
             Self::Response => "response",
+            Self::Openable { name } | Self::NoCommitment { name } | Self::Parts { name, .. } => {
+                name
+            }
         }
     }
 
@@ -97,6 +107,10 @@ impl ReceiptRefusal {
             Self::NoConfiguration | Self::Configuration { .. } => Some(
                 "pin the gateway's configuration with `confide policy pin FILE --digest HEX`; \
                  --dangerous-skip-config-digest accepts any configuration",
+            ),
+            Self::Openable { .. } => Some(
+                "show parts with an excerpt (`confide disclose`), or give the receipt with digests, \
+                 which the gateway has under the answer's X-Receipt-Id",
             ),
             Self::Request | Self::Response => {
                 Some("give the body byte by byte as it was on the wire, without header fields")

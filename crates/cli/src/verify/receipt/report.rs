@@ -1,15 +1,22 @@
 //! The verdict on a receipt, in words and as JSON.
 
+use std::fmt::Write as _;
+
+use confide_disclosure::ShownBytes;
 use confide_receipt::SignedReceipt;
 use confide_verifier::{Check, Outcome, Scope};
 use serde_json::{Value, json};
 
-use super::{judgement::ReceiptVerdict, refusal::ReceiptRefusal};
+use super::{
+    judgement::{ReceiptVerdict, ShownBody},
+    refusal::ReceiptRefusal,
+};
 use crate::{
     answer::CommandReport,
     error::CliError,
     verdict_lines::verdict_line,
     verify::{
+        disclosure::words::{shown_bytes_name, to_printable},
         inputs::{NOT_JUDGED, REJECTED},
         quote::{PLATFORM_ONLY, describe_root, describe_scope, format_checks},
     },
@@ -20,7 +27,7 @@ const GATEWAY_CLOCK: &str = "the gateway's clock";
 
 /// The answer about a receipt that was judged.
 pub(super) fn describe_verdict(verdict: &ReceiptVerdict) -> CommandReport {
-    let mut text = format_all_checks(verdict);
+    let mut text = format_all_checks(verdict) + &format_shown(verdict);
     let (outcome, status, scope) = match &verdict.outcome {
         Ok(scope) => {
             let word = if *scope == Scope::Workload { "yes" } else { PLATFORM_ONLY };
@@ -50,6 +57,7 @@ pub(super) fn describe_verdict(verdict: &ReceiptVerdict) -> CommandReport {
         "reason": refusal.map(ToString::to_string),
         "checks": checks_json(&verdict.checks),
         "answer_cut": verdict.is_answer_cut(),
+        "shown": verdict.shown.iter().map(shown_json).collect::<Value>(),
         "receipt": verdict.receipt.as_ref().map(receipt_json),
         "time_is": GATEWAY_CLOCK,
         "evidence": evidence,
@@ -66,6 +74,7 @@ pub(super) fn describe_unreadable(error: &CliError) -> CommandReport {
         "reason": error.message(),
         "checks": [],
         "answer_cut": false,
+        "shown": [],
         "receipt": null,
         "time_is": GATEWAY_CLOCK,
         "evidence": null,
@@ -97,6 +106,7 @@ fn describe_acceptance(verdict: &ReceiptVerdict, scope: Scope) -> String {
     };
     let is_passed = |name| verdict.outcome_of(name) == Outcome::Passed;
     let bodies = match (is_passed("request"), is_passed("response")) {
+        _ if !verdict.shown.is_empty() => "the gateway received and returned the shown parts",
         (true, true) => "request and answer match",
         (true, false) => "the request matches, the answer was not compared",
         (false, true) => "the answer matches, the request was not compared",
@@ -104,6 +114,28 @@ fn describe_acceptance(verdict: &ReceiptVerdict, scope: Scope) -> String {
     };
     let cut = if verdict.is_answer_cut() { "; the answer was cut" } else { "" };
     format!("{program}; {bodies}{cut}{}", describe_root(evidence))
+}
+
+/// Writes the parts of the bodies that were found to be the committed ones.
+fn format_shown(verdict: &ReceiptVerdict) -> String {
+    let mut text = String::new();
+    for ShownBody { direction, pieces, length } in &verdict.shown {
+        for piece in pieces {
+            let name = shown_bytes_name(*direction, piece);
+            let content = to_printable(&String::from_utf8_lossy(&piece.bytes));
+            let _ = writeln!(text, "shown  {name}  \"{content}\"");
+        }
+        if let Some(length) = length {
+            let _ = writeln!(text, "shown  {}.length  {length}", direction.as_str());
+        }
+    }
+    text
+}
+
+fn shown_json(ShownBody { direction, pieces, length }: &ShownBody) -> Value {
+    let piece = |piece: &ShownBytes| json!({ "start": piece.start, "bytes_hex": hex::encode(&piece.bytes) });
+    let pieces: Vec<Value> = pieces.iter().map(piece).collect();
+    json!({ "body": direction.as_str(), "pieces": pieces, "length": length })
 }
 
 fn checks_json(checks: &[Check]) -> Value {
