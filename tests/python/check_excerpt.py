@@ -265,7 +265,8 @@ def check_opened(document: Record, name: str, opened: Record) -> list[list[Any]]
     """The shown pieces, each with its place; refuses what is not of the committed body."""
     if opened == {"chunks": None, "length": None}:
         return []
-    signed, shown, number = read_commitment(document, name), [], DIRECTIONS[name]
+    signed, number = read_commitment(document, name), DIRECTIONS[name]
+    shown: list[list[Any]] = []
     if opened["chunks"] is not None:
         leaves, siblings = opened["chunks"]
         try:
