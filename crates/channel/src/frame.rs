@@ -87,6 +87,7 @@ pub(crate) fn refusal_for_error(error: &ChannelError) -> Option<Refusal> {
         | ChannelError::QuoteQueue(_)
         | ChannelError::Identity { .. }
         | ChannelError::OwnEvidence { .. }
+        | ChannelError::OwnEvidenceVersion { .. }
         | ChannelError::Timeout { phase: ChannelPhase::Quote, .. } => {
             Some(Refusal::EvidenceUnavailable)
         }
@@ -111,8 +112,10 @@ fn refusal_for_authenticator(error: &AuthenticatorError) -> Refusal {
         | AuthenticatorError::DuplicateExtension { .. }
         | AuthenticatorError::TooMany { .. }
         | AuthenticatorError::NoSchemes
+        | AuthenticatorError::NoCommonScheme
         | AuthenticatorError::NoCmwAsked
-        | AuthenticatorError::ContextReused => Refusal::Malformed,
+        | AuthenticatorError::ContextReused
+        | AuthenticatorError::TooManyRequests { .. } => Refusal::Malformed,
         _ => Refusal::EvidenceRejected,
     }
 }
