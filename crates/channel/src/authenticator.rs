@@ -236,7 +236,7 @@ impl KeyAlgorithm {
 
 #[cfg(test)]
 mod tests {
-    use der::{Any, Encode};
+    use der::Any;
 
     use super::*;
 
