@@ -185,6 +185,8 @@ fn wrappers_read_as_the_vectors_say() {
         }
         let encoded = read.expect("the wrapper is readable").encode();
         assert_eq!(encoded, bytes(&case["encoded"]), "{}", case["name"]);
+        assert!(encoded.len() <= bytes(&case["bytes"]).len(), "{}", case["name"]);
+        assert_eq!(parse_cmw(&encoded).map(|read| read.encode()), Ok(encoded), "{}", case["name"]);
     }
 }
 
