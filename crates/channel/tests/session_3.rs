@@ -19,7 +19,7 @@ use confide_evidence::{
     binder::Role,
     cmw::parse_cmw,
     evidence_wrapper::EvidenceWrapper,
-    session_message::Refusal,
+    session_message::{Refusal, SessionMessage},
     session_message_3::SessionMessage3,
 };
 use der::{Decode, Encode};
@@ -316,6 +316,29 @@ async fn sessions_with_sha_384_are_bound_by_it() {
     let rest = digest(&SHA256, &rest.concat());
     let report_data = [&binder.as_ref()[..32], rest.as_ref()].concat();
     assert_eq!(wrapper.quote, quote(&ReportData(report_data.try_into().unwrap())));
+}
+
+#[tokio::test]
+async fn evidence_of_version_3_is_some_600_bytes_longer_than_that_of_version_2() {
+    let server = server(Binding::Session);
+    let length = async |cheat: Cheat, request: Vec<u8>| {
+        let (near, far) = wire();
+        let asking = async {
+            let mut stream = raw_client_with(&cheat, near).await;
+            send_frame(&mut stream, &request).await;
+            read_frame(&mut stream).await.len()
+        };
+        let (length, accepted) = tokio::join!(asking, server.accept(far));
+        accepted.unwrap();
+        length
+    };
+    let request = SessionMessage::Request { context: Some([1; 32]) }.encode();
+    let version_2 = length(Cheat::version_2(), request).await;
+    let request = AuthenticatorRequest::new(Role::Client, [1; 32]).encode();
+    let request = SessionMessage3::Request { request: Some(&request) }.encode();
+    let version_3 = length(Cheat::version_3(), request).await;
+    // docs/channel-3.md says 0.6 to 0.8 KB, with collateral and batch path.
+    assert!((550..700).contains(&(version_3 - version_2)), "{version_2} {version_3}");
 }
 
 async fn mutual(
