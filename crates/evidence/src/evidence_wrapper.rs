@@ -192,6 +192,8 @@ fn read_hash(wanted: Member, member: Cmw) -> Result<[u8; 32], EvidenceWrapperErr
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use super::*;
     use crate::cmw::parse_cmw;
 
@@ -212,6 +214,17 @@ mod tests {
             let read = parse_cmw(&wrapper.to_cmw().encode()).unwrap();
             assert_eq!(EvidenceWrapper::from_cmw(read), Ok(wrapper));
         }
+    }
+
+    #[test]
+    fn the_longest_wrapper_is_as_long_as_the_specification_says() {
+        let longest = EvidenceWrapper {
+            quote: vec![1; QUOTE_BYTES_MAX],
+            claims: vec![1; CLAIMS_BYTES_MAX],
+            batch: Some(vec![1; BATCH_PATH_BYTES_MAX]),
+            ..wrapper()
+        };
+        assert_eq!(longest.to_cmw().encode().len(), 34_441);
     }
 
     #[test]
