@@ -398,7 +398,7 @@ def read_part(reader: CborReader, limit: int) -> bytes:
     return part
 
 
-def at_null(reader: CborReader) -> bool:
+def skip_null(reader: CborReader) -> bool:
     if reader.data[reader.at : reader.at + 1] == cbor(None):
         reader.at += 1
         return True
@@ -409,7 +409,7 @@ def read_frame_evidence(reader: CborReader) -> list[bytes | None]:
     require(reader.head() == (4, 3), "malformed")
     parts: list[bytes | None] = [read_part(reader, PARTS["authenticator"])]
     for label in ("collateral", "gpu"):
-        parts.append(None if at_null(reader) else read_part(reader, PARTS[label]))
+        parts.append(None if skip_null(reader) else read_part(reader, PARTS[label]))
     return parts
 
 
@@ -423,9 +423,9 @@ def read_frame(data: bytes) -> Frame:
     require(members == KIND_MEMBERS[number or 0], "members")
     kind = next(name for name, code in KINDS.items() if code == number)
     request, evidence, code = None, None, None
-    if kind in ("request", "reply") and not at_null(reader):
+    if kind in ("request", "reply") and not skip_null(reader):
         request = read_part(reader, REQUEST_BYTES_MAX)
-    if kind == "evidence" or (kind == "reply" and not at_null(reader)):
+    if kind == "evidence" or (kind == "reply" and not skip_null(reader)):
         evidence = read_frame_evidence(reader)
     if kind == "refused":
         major, code = reader.head()

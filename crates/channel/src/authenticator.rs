@@ -156,7 +156,7 @@ impl AuthenticatorKeys {
             _ => return Err(wrong_scheme),
         };
         let key = leaf.public_key();
-        if KeyAlgorithm::of_key(&key)? != Some(wanted) {
+        if KeyAlgorithm::from_public_key(&key)? != Some(wanted) {
             return Err(wrong_scheme);
         }
         let transcript = self.hash_transcript(&[request, authenticator.certificate]);
@@ -218,7 +218,7 @@ impl KeyAlgorithm {
     ///
     /// # Errors
     /// [`AuthenticatorError::Certificate`] if an elliptic curve is not named as RFC 5480 has it.
-    fn of_key(key: &PublicKey<'_>) -> Result<Option<Self>, AuthenticatorError> {
+    fn from_public_key(key: &PublicKey<'_>) -> Result<Option<Self>, AuthenticatorError> {
         if key.algorithm == EC_PUBLIC_KEY {
             let curve = key.parameters.ok_or(AuthenticatorError::Certificate)?;
             let curve: ObjectIdentifier =
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn a_key_on_an_elliptic_curve_names_its_curve() {
         let find = |algorithm, parameters: Option<&Any>| {
-            KeyAlgorithm::of_key(&PublicKey { algorithm, parameters, bytes: &[] })
+            KeyAlgorithm::from_public_key(&PublicKey { algorithm, parameters, bytes: &[] })
         };
         let name = |curve: ObjectIdentifier| Any::encode_from(&curve).unwrap();
         assert_eq!(find(EC_PUBLIC_KEY, Some(&name(CURVE_P256))), Ok(Some(KeyAlgorithm::P256)));

@@ -95,14 +95,14 @@ pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CliError> {
 
 /// The verdict on a file, and the certificate in which its evidence came.
 #[derive(Debug)]
-struct JudgedEvidence {
+struct EvidenceVerdict {
     certificate: Option<CertificateFacts>,
-    verdict: Result<AcceptedEvidence, Rejection>,
+    result: Result<AcceptedEvidence, Rejection>,
 }
 
-impl JudgedEvidence {
+impl EvidenceVerdict {
     fn to_report(&self) -> CommandReport {
-        let report = match &self.verdict {
+        let report = match &self.result {
             Ok(AcceptedEvidence::Cpu(appraised)) => {
                 describe_acceptance(appraised, self.certificate.as_ref())
             }
@@ -204,7 +204,7 @@ fn format_verdict(checks: &[Check], verdict: &str, reason: &str) -> String {
     format_checks(checks) + &verdict_line(verdict, reason)
 }
 
-fn judge_evidence(args: &EvidenceArgs) -> Result<JudgedEvidence, CliError> {
+fn judge_evidence(args: &EvidenceArgs) -> Result<EvidenceVerdict, CliError> {
     let policy = args.read_policy()?;
     let longest = GPU_EVIDENCE_BYTES_MAX.max(QUOTE_LENGTH_MAX).max(CERTIFICATE_TEXT_MAX);
     let mut file = read_file(&args.file, longest as u64)?;
@@ -231,7 +231,7 @@ fn judge_evidence(args: &EvidenceArgs) -> Result<JudgedEvidence, CliError> {
     if kind == EvidenceKind::GpuEvidence {
         let judged =
             gpu::judge_gpu_evidence(&file, args.chain.as_deref(), &args.gpu, &policy, now)?;
-        return Ok(JudgedEvidence { certificate, verdict: judged.map(AcceptedEvidence::Gpu) });
+        return Ok(EvidenceVerdict { certificate, result: judged.map(AcceptedEvidence::Gpu) });
     }
     if certificate.is_none() {
         claims = read_optional_file(args.claims.as_deref(), CLAIMS_BYTES_MAX as u64)?;
@@ -242,7 +242,7 @@ fn judge_evidence(args: &EvidenceArgs) -> Result<JudgedEvidence, CliError> {
         Ok(endorsements) => endorsements.appraise(&evidence, &policy, now),
         Err(rejection) => Err(rejection),
     };
-    Ok(JudgedEvidence { certificate, verdict: judged.map(AcceptedEvidence::Cpu) })
+    Ok(EvidenceVerdict { certificate, result: judged.map(AcceptedEvidence::Cpu) })
 }
 
 /// The longest text of a certificate that carries evidence, with its chain.

@@ -388,7 +388,7 @@ impl Case {
 
     fn run(&self, options: &[String]) -> Result<Result<AcceptedEvidence, Rejection>, CliError> {
         let all = [&["t".to_string()], options].concat();
-        judge_evidence(&Test::try_parse_from(all).unwrap().args).map(|judged| judged.verdict)
+        judge_evidence(&Test::try_parse_from(all).unwrap().args).map(|verdict| verdict.result)
     }
 
     /// The whole answer, with the root trusted.
