@@ -198,6 +198,8 @@ def head(major: int, n: int) -> bytes:
 def cbor(value: Any) -> bytes:
     """The deterministic encoding of RFC 8949 section 4.2.1."""
     match value:
+        case None:
+            return b"\xf6"
         case int():
             return head(0, value) if value >= 0 else head(1, -1 - value)
         case bytes():
@@ -358,6 +360,80 @@ def read_cmw(data: bytes) -> Any:
     value = reader.cmw(DEPTH_MAX)
     require(reader.at == len(data), "trailing_bytes")
     return value
+
+
+# ------------------------------------------------------------ frames
+
+KINDS = {"refused": 0, "request": 1, "reply": 2, "evidence": 3, "accepted": 4}
+KIND_MEMBERS = {0: 2, 1: 2, 2: 3, 3: 2, 4: 1}
+REQUEST_BYTES_MAX = 512
+PARTS = {"authenticator": 65536, "collateral": 96256, "gpu": 81920}
+REFUSALS = range(1, 6)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The content of a frame. `evidence` is a list of the three parts."""
+
+    kind: str
+    request: bytes | None = None
+    evidence: list[bytes | None] | None = None
+    code: int | None = None
+
+    def write(self) -> bytes:
+        members: dict[str, list[Any]] = {
+            "refused": [self.code],
+            "request": [self.request],
+            "reply": [self.request, self.evidence],
+            "evidence": [self.evidence],
+            "accepted": [],
+        }
+        return cbor([KINDS[self.kind], *members[self.kind]])
+
+
+def read_part(reader: CborReader, limit: int) -> bytes:
+    part = reader.string(2)
+    require(part, "empty")
+    require(len(part) <= limit, "too_long")
+    return part
+
+
+def skip_null(reader: CborReader) -> bool:
+    if reader.data[reader.at : reader.at + 1] == cbor(None):
+        reader.at += 1
+        return True
+    return False
+
+
+def read_frame_evidence(reader: CborReader) -> list[bytes | None]:
+    require(reader.head() == (4, 3), "malformed")
+    parts: list[bytes | None] = [read_part(reader, PARTS["authenticator"])]
+    for label in ("collateral", "gpu"):
+        parts.append(None if skip_null(reader) else read_part(reader, PARTS[label]))
+    return parts
+
+
+def read_frame(data: bytes) -> Frame:
+    reader = CborReader(data)
+    major, members = reader.head()
+    require(major == 4 and members is not None, "malformed")
+    major, number = reader.head()
+    require(major == 0 and number is not None, "malformed")
+    require(number in KIND_MEMBERS, "kind")
+    require(members == KIND_MEMBERS[number or 0], "members")
+    kind = next(name for name, code in KINDS.items() if code == number)
+    request, evidence, code = None, None, None
+    if kind in ("request", "reply") and not skip_null(reader):
+        request = read_part(reader, REQUEST_BYTES_MAX)
+    if kind == "evidence" or (kind == "reply" and not skip_null(reader)):
+        evidence = read_frame_evidence(reader)
+    if kind == "refused":
+        major, code = reader.head()
+        require(major == 0, "malformed")
+        require(code in REFUSALS, "refusal_code")
+    frame = Frame(kind, request, evidence, code)
+    require(frame.write() == data, "not_canonical")
+    return frame
 
 
 # ------------------------------------------------------------ RFC 9261

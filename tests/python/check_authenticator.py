@@ -1,6 +1,6 @@
 """A second implementation of docs/channel-3.md, written from that page and docs/channel.md. Standard library only.
 
-check_authenticator.py            checks vectors/channel/authenticator.json and cmw.json, and mutations of them
+check_authenticator.py            checks the files of VECTOR_FILES in vectors/channel, and mutations of authenticators
 check_authenticator.py --write    makes the vectors
 """
 
@@ -18,10 +18,12 @@ from authenticator_format import (
     MEMBERS_MAX,
     P256,
     P384,
+    REQUEST_BYTES_MAX,
     SCHEMES,
     TYPE_KEY,
     Case,
     Entries,
+    Frame,
     Key,
     Refused,
     Session,
@@ -31,6 +33,7 @@ from authenticator_format import (
     head,
     message,
     read_cmw,
+    read_frame,
     sha256,
     with_length,
     write_certificate,
@@ -381,12 +384,90 @@ def cmw_cases() -> list[Case]:
     ]
 
 
+def frame_cases() -> list[Case]:
+    def as_hex(part: bytes | None) -> str | None:
+        return None if part is None else part.hex()
+
+    def case(name: str, data: bytes) -> Case:
+        made: Case = {"name": name, "bytes": data.hex()}
+        try:
+            frame = read_frame(data)
+        except Refused as refused:
+            return made | {"error": str(refused)}
+        parts = None
+        if frame.evidence is not None:
+            labels = ("authenticator", "collateral", "gpu")
+            parts = dict(zip(labels, map(as_hex, frame.evidence), strict=True))
+        return made | {
+            "kind": frame.kind,
+            "request": as_hex(frame.request),
+            "evidence": parts,
+            "code": frame.code,
+        }
+
+    request, answer = RECIPE.request(), RECIPE.authenticator()
+    asks_client = replace(RECIPE, session=CLIENT).request()
+    bare: list[bytes | None] = [answer, None, None]
+    full: list[bytes | None] = [answer, b"{}", b"gpu"]
+    short = [b"authenticator", None, None]
+    long_request = bytes(REQUEST_BYTES_MAX + 1)
+    return [
+        case("request", Frame("request", request).write()),
+        case("request without an authenticator", Frame("request").write()),
+        case("longest request", Frame("request", long_request[1:]).write()),
+        case("reply", Frame("reply", evidence=bare).write()),
+        case("reply that asks the client", Frame("reply", asks_client, full).write()),
+        case("reply without evidence", Frame("reply", asks_client).write()),
+        case("empty reply", Frame("reply").write()),
+        case("evidence", Frame("evidence", evidence=bare).write()),
+        case("evidence with collateral", Frame("evidence", evidence=[answer, b"{}", None]).write()),
+        case("evidence of a GPU", Frame("evidence", evidence=[answer, None, b"gpu"]).write()),
+        case("accepted", Frame("accepted").write()),
+        *(
+            case(f"refused with code {code}", Frame("refused", code=code).write())
+            for code in range(7)
+        ),
+        case("empty input", b""),
+        case("no array", cbor(1)),
+        case("array of indefinite length", b"\x9f\x04\xff"),
+        case("kind that is a text", cbor(["accepted"])),
+        case("unknown kind", cbor([5])),
+        case("accepted with a member too many", cbor([4, None])),
+        case("reply of version 2 without evidence", cbor([2, bytes(32)])),
+        case("request that is a text", cbor([1, "request"])),
+        case("empty request", Frame("request", b"").write()),
+        case("request beyond its limit", Frame("request", long_request).write()),
+        case("evidence that is null", cbor([3, None])),
+        case("evidence of two parts", cbor([3, short[:2]])),
+        case("evidence of five parts, as in version 2", cbor([3, [*short, None, None]])),
+        case("authenticator that is null", cbor([3, [None, None, None]])),
+        case("empty authenticator", cbor([3, [b"", None, None]])),
+        case("empty collateral", cbor([3, [b"authenticator", b"", None]])),
+        case("empty GPU evidence", cbor([3, [b"authenticator", None, b""]])),
+        case("kind in two bytes", b"\x81\x18\x04"),
+        case("length in two bytes", b"\x82\x01\x58\x01r"),
+        case("cut by one byte", Frame("request", request).write()[:-1]),
+        case("byte after the end", Frame("accepted").write() + b"\0"),
+    ]
+
+
 ABOUT_AUTHENTICATOR = (
     "Authenticators of docs/channel-3.md over fixed exporter values. `spki` is the key of the TLS handshake. A case has"
     " `cmw`, `binder` and `report_data`, or `error`, the name under which it is refused. The quote is the word `quote`"
     " and the report data that it has to hold (of the batch's root with a path)."
 )
 ABOUT_CMW = "CMWs (docs/channel-3.md, The CMW). A case has `encoded` (the same in deterministic CBOR) or `error`."
+
+ABOUT_FRAMES = (
+    "Contents of frames (docs/channel-3.md, Frames), without their length. A case has `kind`, `request`, `evidence` and"
+    " `code`, or `error`, the name under which it is refused."
+)
+
+VECTOR_FILES = {
+    "authenticator.json": (ABOUT_AUTHENTICATOR, authenticator_cases),
+    "cmw.json": (ABOUT_CMW, cmw_cases),
+    "session_message_3.json": (ABOUT_FRAMES, frame_cases),
+}
 
 
 def document(about: str, cases: list[Case]) -> str:
@@ -407,35 +488,30 @@ def session_of(case: Case) -> Session:
 def check_mutations(case: Case) -> int:
     """No bit of an accepted authenticator can be changed."""
     session, data = session_of(case), bytes.fromhex(case["authenticator"])
-    for position in range(0, len(data), 7):
+    for position in range(8 * len(data)):
         changed = bytearray(data)
-        changed[position] ^= 1 << position % 8
+        changed[position // 8] ^= 1 << position % 8
         try:
             check_evidence(session, case | {"authenticator": changed.hex()})
         except Refused:
             continue
-        sys.exit(f"{case['name']}: byte {position} can be changed")
-    return len(range(0, len(data), 7))
+        sys.exit(f"{case['name']}: bit {position} can be changed")
+    return 8 * len(data)
 
 
 def main() -> None:
-    files = {
-        "authenticator.json": document(ABOUT_AUTHENTICATOR, authenticator_cases()),
-        "cmw.json": document(ABOUT_CMW, cmw_cases()),
-    }
-    for name, text in files.items():
-        path = VECTORS / name
+    cases = {name: make_cases() for name, (_, make_cases) in VECTOR_FILES.items()}
+    for name, (about, _) in VECTOR_FILES.items():
+        path, text = VECTORS / name, document(about, cases[name])
         if "--write" in sys.argv[1:]:
             path.write_text(text)
         elif path.read_text() != text:
             sys.exit(f"{path} differs from what this program makes")
     checked = 0
-    for case in json.loads(files["authenticator.json"])["cases"]:
+    for case in cases["authenticator.json"]:
         if "error" not in case:
             checked += check_mutations(case)
-    print(
-        f"authenticators: {sum(text.count('name') for text in files.values())} cases, {checked} mutations refused"
-    )
+    print(f"authenticators: {sum(map(len, cases.values()))} cases, {checked} mutations refused")
 
 
 if __name__ == "__main__":

@@ -18,10 +18,18 @@ use confide_evidence::{
     },
     binder::{Role, SuiteHash},
 };
-use rustls::{SignatureScheme, pki_types::CertificateDer, sign::CertifiedKey};
+use der::asn1::ObjectIdentifier;
+use rustls::{
+    SignatureScheme,
+    pki_types::CertificateDer,
+    sign::{CertifiedKey, Signer},
+};
 use zeroize::Zeroizing;
 
-use crate::{certificate::PeerCertificate, error::ChannelError};
+use crate::{
+    certificate::{PeerCertificate, PublicKey},
+    error::ChannelError,
+};
 
 /// The exporter's labels for the handshake context and the MAC key of authenticators of one end
 /// (RFC 9261 section 5.1).
@@ -35,6 +43,30 @@ pub(crate) fn exporter_labels(sender: Role) -> (&'static [u8], &'static [u8]) {
             b"EXPORTER-server authenticator handshake context",
             b"EXPORTER-server authenticator finished key",
         ),
+    }
+}
+
+/// An end's certificates, and its key with the scheme that it signs an authenticator with.
+pub(crate) struct AuthenticatorSigner<'a> {
+    chain: &'a [CertificateDer<'static>],
+    signer: Box<dyn Signer>,
+}
+
+impl<'a> AuthenticatorSigner<'a> {
+    /// Chooses a scheme of this key that the sender of `asked` verifies.
+    ///
+    /// # Errors
+    /// [`AuthenticatorError::NoCommonScheme`] if it verifies none.
+    pub(crate) fn choose(
+        asked: &AuthenticatorRequest,
+        certified: &'a CertifiedKey,
+    ) -> Result<Self, AuthenticatorError> {
+        let is_known = |scheme: &&u16| SIGNATURE_SCHEMES.contains(*scheme);
+        let schemes: Vec<SignatureScheme> =
+            asked.schemes.iter().filter(is_known).map(|scheme| (*scheme).into()).collect();
+        let signer = certified.key.choose_scheme(&schemes);
+        let signer = signer.ok_or(AuthenticatorError::NoCommonScheme)?;
+        Ok(Self { chain: &certified.cert, signer })
     }
 }
 
@@ -52,25 +84,18 @@ impl AuthenticatorKeys {
     /// Makes an authenticator with `cmw` as its evidence. `request` is the whole message `asked`.
     ///
     /// # Errors
-    /// [`ChannelError::Identity`] if the peer verifies no scheme of this key, or signing fails;
-    /// [`ChannelError::Authenticator`] if the wrapper is too long.
+    /// [`ChannelError::Tls`] if signing fails, [`ChannelError::Authenticator`] if the wrapper is too
+    /// long.
     pub(crate) fn make(
         &self,
         asked: &AuthenticatorRequest,
         request: &[u8],
-        certified: &CertifiedKey,
+        signer: &AuthenticatorSigner<'_>,
         cmw: &[u8],
     ) -> Result<Vec<u8>, ChannelError> {
-        let chain: Vec<&[u8]> = certified.cert.iter().map(AsRef::as_ref).collect();
+        let AuthenticatorSigner { chain, signer } = signer;
+        let chain: Vec<&[u8]> = chain.iter().map(AsRef::as_ref).collect();
         let certificate = encode_certificate(&asked.context, &chain, cmw)?;
-        let is_known = |scheme: &&u16| SIGNATURE_SCHEMES.contains(*scheme);
-        let schemes: Vec<SignatureScheme> =
-            asked.schemes.iter().filter(is_known).map(|scheme| (*scheme).into()).collect();
-        let identity_error = |reason: &str| ChannelError::Identity { reason: reason.into() };
-        let signer = certified
-            .key
-            .choose_scheme(&schemes)
-            .ok_or_else(|| identity_error("the peer verifies no signature scheme of this key"))?;
         let content = signed_content(self.hash_transcript(&[request, &certificate]).as_ref());
         let signature = signer.sign(&content).map_err(ChannelError::Tls)?;
         let verify = encode_certificate_verify(signer.scheme().into(), &signature);
@@ -130,13 +155,13 @@ impl AuthenticatorKeys {
             0x0807 => (&ED25519, KeyAlgorithm::Ed25519),
             _ => return Err(wrong_scheme),
         };
-        let ((own, curve), key) = leaf.public_key();
-        if KeyAlgorithm::from_oids(&own, curve.as_deref()) != Some(wanted) {
+        let key = leaf.public_key();
+        if KeyAlgorithm::from_public_key(&key)? != Some(wanted) {
             return Err(wrong_scheme);
         }
         let transcript = self.hash_transcript(&[request, authenticator.certificate]);
         let content = signed_content(transcript.as_ref());
-        UnparsedPublicKey::new(algorithm, key)
+        UnparsedPublicKey::new(algorithm, key.bytes)
             .verify(&content, authenticator.signature)
             .map_err(|_| AuthenticatorError::Signature)?;
         match leaf.spki() {
@@ -174,8 +199,14 @@ impl AuthenticatorKeys {
     }
 }
 
+/// The object identifiers of key algorithms and curves (RFC 5480, RFC 8410).
+const EC_PUBLIC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+const CURVE_P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
+const CURVE_P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
+const KEY_ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
+
 /// The key algorithms of [`SIGNATURE_SCHEMES`].
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeyAlgorithm {
     P256,
     P384,
@@ -183,13 +214,45 @@ enum KeyAlgorithm {
 }
 
 impl KeyAlgorithm {
-    /// The algorithm with these object identifiers of algorithm and curve (RFC 5480, RFC 8410).
-    fn from_oids(algorithm: &str, curve: Option<&str>) -> Option<Self> {
-        match (algorithm, curve) {
-            ("1.2.840.10045.2.1", Some("1.2.840.10045.3.1.7")) => Some(Self::P256),
-            ("1.2.840.10045.2.1", Some("1.3.132.0.34")) => Some(Self::P384),
-            ("1.3.101.112", None) => Some(Self::Ed25519),
-            _ => None,
+    /// The algorithm of a key; `None` for any other than these three.
+    ///
+    /// # Errors
+    /// [`AuthenticatorError::Certificate`] if an elliptic curve is not named as RFC 5480 has it.
+    fn from_public_key(key: &PublicKey<'_>) -> Result<Option<Self>, AuthenticatorError> {
+        if key.algorithm == EC_PUBLIC_KEY {
+            let curve = key.parameters.ok_or(AuthenticatorError::Certificate)?;
+            let curve: ObjectIdentifier =
+                curve.decode_as().map_err(|_| AuthenticatorError::Certificate)?;
+            return Ok(match curve {
+                curve if curve == CURVE_P256 => Some(Self::P256),
+                curve if curve == CURVE_P384 => Some(Self::P384),
+                _ => None,
+            });
         }
+        let is_ed25519 = key.algorithm == KEY_ED25519 && key.parameters.is_none();
+        Ok(is_ed25519.then_some(Self::Ed25519))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use der::Any;
+
+    use super::*;
+
+    #[test]
+    fn a_key_on_an_elliptic_curve_names_its_curve() {
+        let find = |algorithm, parameters: Option<&Any>| {
+            KeyAlgorithm::from_public_key(&PublicKey { algorithm, parameters, bytes: &[] })
+        };
+        let name = |curve: ObjectIdentifier| Any::encode_from(&curve).unwrap();
+        assert_eq!(find(EC_PUBLIC_KEY, Some(&name(CURVE_P256))), Ok(Some(KeyAlgorithm::P256)));
+        assert_eq!(find(EC_PUBLIC_KEY, Some(&name(CURVE_P384))), Ok(Some(KeyAlgorithm::P384)));
+        assert_eq!(find(EC_PUBLIC_KEY, Some(&name(KEY_ED25519))), Ok(None));
+        assert_eq!(find(KEY_ED25519, None), Ok(Some(KeyAlgorithm::Ed25519)));
+        assert_eq!(find(KEY_ED25519, Some(&Any::null())), Ok(None));
+        let unreadable = Err(AuthenticatorError::Certificate);
+        assert_eq!(find(EC_PUBLIC_KEY, Some(&Any::null())), unreadable);
+        assert_eq!(find(EC_PUBLIC_KEY, None), unreadable);
     }
 }

@@ -25,8 +25,8 @@ use serde_json::Value;
 use zeroize::Zeroizing;
 
 use crate::{
-    authenticator::AuthenticatorKeys,
-    error::ChannelError,
+    authenticator::{AuthenticatorKeys, AuthenticatorSigner},
+    error::{ChannelError, ErrorOrigin},
     exchange_message::{EvidenceDemand, ShownEvidence},
     options::SessionVersion,
     session::{SessionPeer, SessionTerms},
@@ -123,7 +123,8 @@ fn keys_of_all_three_algorithms_make_authenticators_that_are_accepted() {
             let keys = keys(hash, 1);
             let request = AuthenticatorRequest::new(Role::Client, [7; 32]);
             let bytes = request.encode();
-            let made = keys.make(&request, &bytes, &certified, b"cmw").unwrap();
+            let signer = AuthenticatorSigner::choose(&request, &certified).unwrap();
+            let made = keys.make(&request, &bytes, &signer, b"cmw").unwrap();
             assert_eq!(keys.verify(&request, &bytes, &made, &spki), Ok(&b"cmw"[..]));
             let other = self::keys(hash, 2).verify(&request, &bytes, &made, &spki);
             assert_eq!(other, Err(AuthenticatorError::Mac));
@@ -133,14 +134,14 @@ fn keys_of_all_three_algorithms_make_authenticators_that_are_accepted() {
 
 #[test]
 fn a_key_whose_schemes_the_peer_does_not_verify_makes_no_authenticator() {
-    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    let key = certify(&rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap());
     // RSA-PSS is known to TLS, but not to this profile.
     for schemes in [vec![0x0807], vec![0x0804]] {
         let request =
             AuthenticatorRequest { schemes, ..AuthenticatorRequest::new(Role::Client, [7; 32]) };
-        let bytes = request.encode();
-        let made = keys(SuiteHash::Sha256, 1).make(&request, &bytes, &certify(&key), b"cmw");
-        assert!(matches!(made, Err(ChannelError::Identity { .. })));
+        let error = AuthenticatorSigner::choose(&request, &key).err().unwrap();
+        assert_eq!(error, AuthenticatorError::NoCommonScheme);
+        assert_eq!(ChannelError::from(error).origin(), ErrorOrigin::Peer);
     }
 }
 

@@ -5,7 +5,7 @@
 
 use aws_lc_rs::digest::{SHA256, digest};
 use confide_evidence::tagged_evidence::{TaggedCollateral, TaggedEvidence};
-use der::{Decode, Encode, asn1::ObjectIdentifier};
+use der::{Any, Decode, Encode, asn1::ObjectIdentifier};
 use rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer};
 use x509_cert::{Certificate, ext::Extension};
 
@@ -17,6 +17,14 @@ pub(crate) const EVIDENCE_OID: &str = "2.23.133.5.4.9";
 pub(crate) const COLLATERAL_OID: &str = "2.23.133.5.4.2";
 
 pub(crate) struct PeerCertificate(Certificate);
+
+/// The public key of a certificate, in its parts.
+pub(crate) struct PublicKey<'a> {
+    pub(crate) algorithm: ObjectIdentifier,
+    /// The parameters of the algorithm, unparsed: for an elliptic curve, its identifier.
+    pub(crate) parameters: Option<&'a Any>,
+    pub(crate) bytes: &'a [u8],
+}
 
 impl PeerCertificate {
     pub(crate) fn parse(der: &CertificateDer<'_>) -> Result<Self, ChannelError> {
@@ -32,15 +40,13 @@ impl PeerCertificate {
         Ok(sha256(&self.spki()?))
     }
 
-    /// The public key's bytes, and the object identifiers of its algorithm and curve.
-    pub(crate) fn public_key(&self) -> ((String, Option<String>), &[u8]) {
+    pub(crate) fn public_key(&self) -> PublicKey<'_> {
         let spki = self.0.tbs_certificate().subject_public_key_info();
-        let curve = spki.algorithm.parameters.as_ref();
-        let curve = curve.map(|parameters| match parameters.decode_as::<ObjectIdentifier>() {
-            Ok(curve) => curve.to_string(),
-            Err(_) => String::new(),
-        });
-        ((spki.algorithm.oid.to_string(), curve), spki.subject_public_key.raw_bytes())
+        PublicKey {
+            algorithm: spki.algorithm.oid,
+            parameters: spki.algorithm.parameters.as_ref(),
+            bytes: spki.subject_public_key.raw_bytes(),
+        }
     }
 
     /// Parses the evidence extension, which must be present exactly once.

@@ -126,6 +126,12 @@ pub enum ChannelError {
         /// The length of the part in bytes.
         got: usize,
     },
+    /// This end's evidence is of another version of the session exchange than the session.
+    #[error("own evidence is of another version than session binding {version}")]
+    OwnEvidenceVersion {
+        /// The number of the session's version.
+        version: u8,
+    },
     /// No peer would read this end's claims.
     #[error("the claims of this end are invalid: no peer would accept them")]
     OwnClaims(#[source] ClaimsError),
@@ -355,6 +361,7 @@ impl ChannelError {
             | Self::QuoteQueue(_)
             | Self::AttesterTask
             | Self::OwnEvidence { .. }
+            | Self::OwnEvidenceVersion { .. }
             | Self::OwnClaims(_)
             | Self::KeyEnded { .. }
             | Self::ServerName { .. } => ErrorOrigin::Local,

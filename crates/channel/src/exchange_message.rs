@@ -137,27 +137,33 @@ pub(crate) fn encode_request(version: SessionVersion, demand: Option<&EvidenceDe
 }
 
 /// The server's reply.
+///
+/// # Errors
+/// [`ChannelError::OwnEvidenceVersion`] if the evidence is of another version.
 pub(crate) fn encode_reply(
     version: SessionVersion,
     demand: Option<&EvidenceDemand>,
     shown: Option<ShownEvidence<'_>>,
-) -> Vec<u8> {
-    match (version, shown) {
-        (SessionVersion::V3, shown) => {
+) -> Result<Vec<u8>, ChannelError> {
+    let wrong_version = || ChannelError::OwnEvidenceVersion { version: version.number() };
+    match version {
+        SessionVersion::V3 => {
             let request = demand.map(EvidenceDemand::request_bytes);
             let evidence = match shown {
                 Some(ShownEvidence::Authenticated(evidence)) => Some(evidence),
-                _ => None,
+                Some(ShownEvidence::Bare(_)) => return Err(wrong_version()),
+                None => None,
             };
-            SessionMessage3::Reply { request, evidence }.encode()
+            Ok(SessionMessage3::Reply { request, evidence }.encode())
         }
-        (_, shown) => {
+        SessionVersion::V1 | SessionVersion::V2 => {
             let context = demand.map(EvidenceDemand::bare_context);
             let evidence = match shown {
                 Some(ShownEvidence::Bare(evidence)) => Some(evidence),
-                _ => None,
+                Some(ShownEvidence::Authenticated(_)) => return Err(wrong_version()),
+                None => None,
             };
-            SessionMessage::Reply { context, evidence }.encode()
+            Ok(SessionMessage::Reply { context, evidence }.encode())
         }
     }
 }
@@ -167,5 +173,26 @@ pub(crate) fn encode_evidence(shown: ShownEvidence<'_>) -> Vec<u8> {
     match shown {
         ShownEvidence::Bare(evidence) => SessionMessage::Evidence(evidence).encode(),
         ShownEvidence::Authenticated(evidence) => SessionMessage3::Evidence(evidence).encode(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evidence_of_another_version_is_no_reply() {
+        let bare = ShownEvidence::Bare(SessionEvidence::default());
+        let authenticated = ShownEvidence::Authenticated(AuthenticatedEvidence::default());
+        for (version, wrong) in [
+            (SessionVersion::V1, authenticated),
+            (SessionVersion::V2, authenticated),
+            (SessionVersion::V3, bare),
+        ] {
+            let error = encode_reply(version, None, Some(wrong)).unwrap_err();
+            assert!(matches!(error, ChannelError::OwnEvidenceVersion { version: got }
+                if got == version.number()));
+            assert!(encode_reply(version, None, None).is_ok());
+        }
     }
 }

@@ -15,8 +15,9 @@ use crate::{
 /// each at its greatest length.
 pub const FRAME_BYTES_MAX: usize = 240 * 1024;
 
-/// The longest request or verdict in bytes. Both take under 50; longer ones are read so that an
-/// error can state what is wrong. The limit is low because the peer has proved nothing yet.
+/// The longest request or verdict in bytes. A request takes 36 (in version 3 59 from our clients and
+/// 517 at most), a verdict 2 or 3; longer ones are read so that an error can state what is wrong.
+/// The limit is low because the peer has proved nothing yet.
 const SHORT_FRAME_BYTES_MAX: usize = 1024;
 
 /// Writes one message as one frame in one write, so that it does not become two TLS records.
@@ -87,6 +88,7 @@ pub(crate) fn refusal_for_error(error: &ChannelError) -> Option<Refusal> {
         | ChannelError::QuoteQueue(_)
         | ChannelError::Identity { .. }
         | ChannelError::OwnEvidence { .. }
+        | ChannelError::OwnEvidenceVersion { .. }
         | ChannelError::Timeout { phase: ChannelPhase::Quote, .. } => {
             Some(Refusal::EvidenceUnavailable)
         }
@@ -111,8 +113,10 @@ fn refusal_for_authenticator(error: &AuthenticatorError) -> Refusal {
         | AuthenticatorError::DuplicateExtension { .. }
         | AuthenticatorError::TooMany { .. }
         | AuthenticatorError::NoSchemes
+        | AuthenticatorError::NoCommonScheme
         | AuthenticatorError::NoCmwAsked
-        | AuthenticatorError::ContextReused => Refusal::Malformed,
+        | AuthenticatorError::ContextReused
+        | AuthenticatorError::TooManyRequests { .. } => Refusal::Malformed,
         _ => Refusal::EvidenceRejected,
     }
 }
@@ -120,8 +124,9 @@ fn refusal_for_authenticator(error: &AuthenticatorError) -> Refusal {
 #[cfg(test)]
 mod tests {
     use confide_evidence::{
-        authenticator::{AUTHENTICATOR_BYTES_MAX, REQUEST_BYTES_MAX},
+        authenticator::{AUTHENTICATOR_BYTES_MAX, AuthenticatorRequest, REQUEST_BYTES_MAX},
         batch::BATCH_PATH_BYTES_MAX,
+        binder::Role,
         claims::CLAIMS_BYTES_MAX,
         gpu::GPU_EVIDENCE_BYTES_MAX,
         session_message::SessionEvidence,
@@ -149,6 +154,19 @@ mod tests {
         let reply = SessionMessage::Reply { context, evidence: Some(evidence) }.encode();
         assert!(SessionMessage::decode(&reply).is_ok());
         assert!(reply.len() <= FRAME_BYTES_MAX, "{}", reply.len());
+    }
+
+    #[test]
+    fn requests_and_verdicts_fit_a_short_frame() {
+        let request =
+            |request: &[u8]| SessionMessage3::Request { request: Some(request) }.encode().len();
+        let own = AuthenticatorRequest::new(Role::Client, [1; 32]).encode();
+        assert_eq!(SessionMessage::Request { context: Some([1; 32]) }.encode().len(), 36);
+        assert_eq!(request(&own), 59);
+        assert_eq!(request(&[1; REQUEST_BYTES_MAX]), 517);
+        assert!(request(&[1; REQUEST_BYTES_MAX]) <= SHORT_FRAME_BYTES_MAX);
+        assert_eq!(SessionMessage::Accepted.encode().len(), 2);
+        assert_eq!(SessionMessage::Refused(Refusal::Malformed).encode().len(), 3);
     }
 
     #[test]

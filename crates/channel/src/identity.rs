@@ -125,9 +125,13 @@ impl Identity {
         }
     }
 
-    /// The DER SubjectPublicKeyInfo of the key; empty for a foreign key that does not give it.
-    pub(crate) fn spki(&self) -> Vec<u8> {
-        self.certified.key.public_key().map(|spki| spki.to_vec()).unwrap_or_default()
+    /// The DER SubjectPublicKeyInfo of the key.
+    ///
+    /// # Errors
+    /// [`ChannelError::Identity`] for a foreign key that does not give it.
+    pub(crate) fn spki(&self) -> Result<SubjectPublicKeyInfoDer<'_>, ChannelError> {
+        let error = || identity_error("the key does not give its SubjectPublicKeyInfo");
+        self.certified.key.public_key().ok_or_else(error)
     }
 
     pub(crate) fn certificate(&self) -> Option<&CertificateDer<'static>> {
@@ -248,4 +252,30 @@ impl Signer for TlsSigner {
 
 fn identity_error(error: impl fmt::Display) -> ChannelError {
     ChannelError::Identity { reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A foreign key that does not give its public half.
+    #[derive(Debug)]
+    struct MuteKey;
+
+    impl SigningKey for MuteKey {
+        fn choose_scheme(&self, _offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+            None
+        }
+
+        fn algorithm(&self) -> SignatureAlgorithm {
+            SignatureAlgorithm::ECDSA
+        }
+    }
+
+    #[test]
+    fn a_key_without_a_public_half_is_an_error() {
+        let certified = CertifiedKey::new(Vec::new(), Arc::new(MuteKey));
+        let error = Identity::from_certified_key(certified).spki().map(drop).unwrap_err();
+        assert!(matches!(error, ChannelError::Identity { .. }));
+    }
 }

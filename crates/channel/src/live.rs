@@ -80,15 +80,19 @@ impl LiveSession {
         let exporter = renewed_exporter(&self.secret, demand.context());
         let deadline = Deadline::after(deadline);
         let obtained = self.attesting.obtain(&self.terms, &demand, &exporter, deadline).await?;
-        Ok(exchange_message::encode_reply(version, None, Some(obtained.to_shown())))
+        exchange_message::encode_reply(version, None, Some(obtained.to_shown()))
     }
 
     fn note_context(&self, context: &[u8; CONTEXT_BYTES]) -> Result<(), ChannelError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        match used.len() < CONTEXTS_MAX && used.insert(*context) {
-            true => Ok(()),
-            false => Err(AuthenticatorError::ContextReused.into()),
+        if used.contains(context) {
+            return Err(AuthenticatorError::ContextReused.into());
         }
+        if used.len() >= CONTEXTS_MAX {
+            return Err(AuthenticatorError::TooManyRequests { wanted: CONTEXTS_MAX }.into());
+        }
+        used.insert(*context);
+        Ok(())
     }
 }
 

@@ -35,7 +35,7 @@ use tokio_rustls::{client, server};
 use zeroize::Zeroizing;
 
 use crate::{
-    authenticator::{AuthenticatorKeys, exporter_labels},
+    authenticator::{AuthenticatorKeys, AuthenticatorSigner, exporter_labels},
     batch::{BatchedQuote, QuoteBatcher},
     certificate::{PeerCertificate, sha256},
     deadline::Deadline,
@@ -141,10 +141,7 @@ fn export_authenticator_keys<S: TlsSession>(
     sender: Role,
 ) -> Result<AuthenticatorKeys, ChannelError> {
     let suite = stream.common_state().negotiated_cipher_suite().map(|suite| suite.suite());
-    let hash = match suite {
-        Some(CipherSuite::TLS13_AES_256_GCM_SHA384) => SuiteHash::Sha384,
-        _ => SuiteHash::Sha256,
-    };
+    let hash = suite_hash(suite.ok_or(ChannelError::Tls(rustls::Error::HandshakeNotComplete))?)?;
     let export = |label| {
         let mut output = Zeroizing::new(vec![0; hash.bytes()]);
         stream.export(&mut output, label, None).map_err(ChannelError::Tls)?;
@@ -152,6 +149,20 @@ fn export_authenticator_keys<S: TlsSession>(
     };
     let (context, finished) = exporter_labels(sender);
     Ok(AuthenticatorKeys { hash, context: export(context)?, finished: export(finished)? })
+}
+
+/// The hash of a cipher suite of TLS 1.3.
+fn suite_hash(suite: CipherSuite) -> Result<SuiteHash, ChannelError> {
+    match suite {
+        CipherSuite::TLS13_AES_128_GCM_SHA256 | CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => {
+            Ok(SuiteHash::Sha256)
+        }
+        CipherSuite::TLS13_AES_256_GCM_SHA384 => Ok(SuiteHash::Sha384),
+        other => {
+            let error = format!("no authenticators are defined for cipher suite {other:?}");
+            Err(ChannelError::Tls(rustls::Error::General(error)))
+        }
+    }
 }
 
 /// Runs the client's half of the exchange.
@@ -285,7 +296,7 @@ async fn answer_exchange<S: TlsSession, A: Appraise>(
     };
     outcome.context = theirs.map(|theirs| *theirs.context());
     let shown = obtained.as_ref().map(ObtainedEvidence::to_shown);
-    let reply = exchange_message::encode_reply(version, own.as_ref(), shown);
+    let reply = exchange_message::encode_reply(version, own.as_ref(), shown)?;
     frame::write_frame(stream, &reply, ChannelPhase::Evidence, deadline).await?;
     if demand.is_none() {
         return Ok(outcome);
@@ -503,7 +514,8 @@ async fn obtain_evidence<'a, S: TlsSession, T>(
 
 impl SessionAttester {
     /// Obtains evidence from the attester: in a batch with other sessions unless the peer speaks
-    /// version 1 of the exchange, which knows neither batch paths nor a GPU's evidence.
+    /// version 1 of the exchange, which knows neither batch paths nor a GPU's evidence. In version 3
+    /// the signature scheme is chosen first, so that no quote is spent on a peer that verifies none.
     pub(crate) async fn obtain(
         &self,
         terms: &SessionTerms,
@@ -511,7 +523,17 @@ impl SessionAttester {
         exporter: &[u8; EXPORTER_BYTES],
         deadline: Deadline,
     ) -> Result<ObtainedEvidence<'_>, ChannelError> {
-        let Identity { claims, spki_hash, .. } = &*self.identity;
+        let Identity { claims, spki_hash, certified, .. } = &*self.identity;
+        let authenticating = match (&terms.keys, demand) {
+            (None, EvidenceDemand::Context(_)) => None,
+            (Some(keys), EvidenceDemand::Authenticator { request, bytes }) => {
+                Some((keys, request, bytes, AuthenticatorSigner::choose(request, certified)?))
+            }
+            _ => {
+                let version = terms.version.number();
+                return Err(ChannelError::OwnEvidenceVersion { version });
+            }
+        };
         let (batcher, role) = (&self.batcher, terms.attester);
         let mut claims = Cow::Borrowed(claims.as_slice());
         let mut gpu = None;
@@ -524,7 +546,7 @@ impl SessionAttester {
         }
         let binder = match &terms.keys {
             Some(keys) => {
-                let spki = self.identity.spki();
+                let spki = self.identity.spki()?;
                 authenticator_report_data(role, keys.hash, &spki, exporter, &claims)
             }
             None => session_report_data(role, spki_hash, exporter, &claims),
@@ -537,12 +559,9 @@ impl SessionAttester {
         };
         let path = batched.path.as_ref().map(BatchPath::encode);
         let mut obtained = ObtainedEvidence { batched, claims, gpu, path, authenticator: None };
-        if let (Some(keys), EvidenceDemand::Authenticator { request, bytes }) =
-            (&terms.keys, demand)
-        {
+        if let Some((keys, request, bytes, signer)) = authenticating {
             let cmw = obtained.to_wrapper().to_cmw().encode();
-            let certified = &self.identity.certified;
-            obtained.authenticator = Some(keys.make(request, bytes, certified, &cmw)?);
+            obtained.authenticator = Some(keys.make(request, bytes, &signer, &cmw)?);
         }
         Ok(obtained)
     }
@@ -602,5 +621,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsSession for server::TlsStream<S> {
 
     fn common_state(&self) -> &CommonState {
         self.get_ref().1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cipher_suite_without_a_known_hash_has_no_authenticators() {
+        for (suite, wanted) in [
+            (CipherSuite::TLS13_AES_128_GCM_SHA256, Some(SuiteHash::Sha256)),
+            (CipherSuite::TLS13_AES_256_GCM_SHA384, Some(SuiteHash::Sha384)),
+            (CipherSuite::TLS13_CHACHA20_POLY1305_SHA256, Some(SuiteHash::Sha256)),
+            (CipherSuite::TLS13_AES_128_CCM_SHA256, None),
+        ] {
+            assert_eq!(suite_hash(suite).ok(), wanted, "{suite:?}");
+        }
     }
 }

@@ -3,10 +3,13 @@
 mod fakes;
 
 use std::{
+    io,
+    pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -29,10 +32,10 @@ use rustls::{
     sign::{CertifiedKey, SingleCertAndKey},
 };
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf},
     net::{TcpListener, TcpStream},
 };
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 const EVIDENCE_OID: [u64; 6] = [2, 23, 133, 5, 4, 9];
 
@@ -336,6 +339,89 @@ async fn a_certificate_just_under_its_limit_passes() {
     let len = server.certificate_der().len();
     assert!((CERTIFICATE_BYTES_MAX - 400..CERTIFICATE_BYTES_MAX).contains(&len), "{len}");
     connect(&server).await;
+}
+
+#[tokio::test]
+async fn a_compressed_certificate_is_shorter_on_the_wire_and_appraised_just_the_same() {
+    // It repeats itself, as chains of certificates in JSON do.
+    let collateral = br#"{"pck_crl":"3082"}"#.repeat(800);
+    let attester = FakeAttester { collateral: Some(collateral.clone()), ..Default::default() };
+    let server = server_with(Binding::Key, LONG, attester);
+    let certificate = server.certificate_der();
+
+    let (near, far) = wire();
+    let (far, sent) = CountingStream::new(far);
+    let client = client(Binding::Key);
+    let (attested, accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
+    accepted.unwrap();
+    let attested = attested.unwrap();
+    assert_eq!(attested.appraisal().collateral.as_ref(), Some(&collateral));
+    let compressed = sent.load(Ordering::SeqCst);
+    assert!(compressed < certificate.len() / 2, "{compressed} of {}", certificate.len());
+    let session = attested.into_parts().0;
+    assert_eq!(session.get_ref().1.peer_certificates().unwrap()[0].as_ref(), certificate);
+
+    // A client without RFC 8879 gets the certificate as it is.
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(cheat::AnyCertificate))
+        .with_no_client_auth();
+    config.cert_decompressors = Vec::new();
+    let (near, far) = wire();
+    let (far, sent) = CountingStream::new(far);
+    let name = "localhost".try_into().unwrap();
+    let connecting = TlsConnector::from(Arc::new(config)).connect(name, near);
+    let (connected, accepted) = tokio::join!(connecting, server.accept(far));
+    accepted.unwrap();
+    let session = connected.unwrap();
+    assert_eq!(session.get_ref().1.peer_certificates().unwrap()[0].as_ref(), certificate);
+    assert!(sent.load(Ordering::SeqCst) > certificate.len());
+}
+
+/// A stream that counts the bytes written to it.
+struct CountingStream {
+    io: DuplexStream,
+    written: Arc<AtomicUsize>,
+}
+
+impl CountingStream {
+    fn new(io: DuplexStream) -> (Self, Arc<AtomicUsize>) {
+        let written = Arc::<AtomicUsize>::default();
+        (Self { io, written: written.clone() }, written)
+    }
+}
+
+impl AsyncRead for CountingStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for CountingStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let length = ready!(Pin::new(&mut self.io).poll_write(cx, bytes))?;
+        self.written.fetch_add(length, Ordering::SeqCst);
+        Poll::Ready(Ok(length))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
 }
 
 #[tokio::test]

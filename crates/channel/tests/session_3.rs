@@ -3,18 +3,26 @@
 
 mod fakes;
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
+use ::aws_lc_rs::{
+    digest::{SHA256, SHA384, digest},
+    hmac,
+};
 use confide_channel::{
     AttestedClientStream, Binding, ChannelError, Client, ClientOptions, ErrorOrigin, LivePeer,
     LiveSession, Server, SessionVersion,
 };
 use confide_evidence::{
-    authenticator::{AuthenticatorError, AuthenticatorRequest},
+    ReportData,
+    authenticator::{AuthenticatorAnswer, AuthenticatorError, AuthenticatorRequest},
     binder::Role,
-    session_message::Refusal,
+    cmw::parse_cmw,
+    evidence_wrapper::EvidenceWrapper,
+    session_message::{Refusal, SessionMessage},
     session_message_3::SessionMessage3,
 };
+use der::{Decode, Encode};
 use fakes::{cheat::*, *};
 use tokio::io::DuplexStream;
 
@@ -146,7 +154,9 @@ async fn a_context_is_used_once_on_a_connection() {
         live.answer(&request, LONG).await.unwrap();
     }
     let request = peer.request_evidence().unwrap().encode();
-    assert!(live.answer(&request, LONG).await.is_err(), "what is remembered is bounded");
+    let error = live.answer(&request, LONG).await.unwrap_err();
+    let wanted = AuthenticatorError::TooManyRequests { wanted: 256 };
+    assert!(matches!(error, ChannelError::Authenticator(error) if error == wanted));
 }
 
 #[tokio::test]
@@ -213,6 +223,34 @@ async fn a_client_that_asks_with_another_message_is_refused_by_its_code() {
 }
 
 #[tokio::test]
+async fn a_client_that_verifies_no_scheme_of_the_key_costs_no_quote() {
+    let attester = Arc::new(FakeAttester::default());
+    let options = server_options(Binding::Session);
+    let server = Server::new(options, Some(attester.clone()), clock).unwrap();
+    let server = server.with_session_versions(V3).unwrap();
+    // Ed25519 alone, and the server's key is of P-256.
+    let request = AuthenticatorRequest {
+        schemes: vec![0x0807],
+        ..AuthenticatorRequest::new(Role::Client, [1; 32])
+    };
+    let (near, far) = wire();
+    let asking = async {
+        let mut stream = raw_client_with(&Cheat::version_3(), near).await;
+        let request = SessionMessage3::Request { request: Some(&request.encode()) }.encode();
+        send_frame(&mut stream, &request).await;
+        read_frame(&mut stream).await
+    };
+    let (answer, accepted) = tokio::join!(asking, server.accept(far));
+    let refused = SessionMessage3::Refused(Refusal::Malformed);
+    assert_eq!(SessionMessage3::decode(&answer), Ok(refused));
+    let error = accepted.err().unwrap();
+    let wanted = AuthenticatorError::NoCommonScheme;
+    assert_eq!(error.origin(), ErrorOrigin::Peer);
+    assert!(matches!(error, ChannelError::Authenticator(error) if error == wanted));
+    assert_eq!(attester.made.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
 async fn a_client_whose_evidence_is_rejected_is_told() {
     let server = server_3(FakeAttester::default());
     let client = client_3().with_evidence(client_evidence()).unwrap();
@@ -233,23 +271,74 @@ async fn sessions_with_sha_384_are_bound_by_it() {
     let mut provider = aws_lc_rs::default_provider();
     provider.cipher_suites.retain(|s| s.suite() == CipherSuite::TLS13_AES_256_GCM_SHA384);
     let (near, far) = wire();
+    let request = AuthenticatorRequest::new(Role::Client, [1; 32]);
+    let request_bytes = request.encode();
     let asking = async {
         let mut stream = raw_client_of(&Cheat::version_3(), provider, near).await;
-        let request = AuthenticatorRequest::new(Role::Client, [1; 32]).encode();
-        let request = SessionMessage3::Request { request: Some(&request) };
-        send_frame(&mut stream, &request.encode()).await;
-        read_frame(&mut stream).await
+        let message = SessionMessage3::Request { request: Some(&request_bytes) };
+        send_frame(&mut stream, &message.encode()).await;
+        let answer = read_frame(&mut stream).await;
+        let session = stream.get_ref().1;
+        let export = |label: &str| {
+            let label = format!("EXPORTER-server authenticator {label}");
+            session.export_keying_material([0; 48], label.as_bytes(), None).unwrap()
+        };
+        let exported = session.export_keying_material([0; 32], b"Attestation", Some(&[1; 32]));
+        let certificate = session.peer_certificates().unwrap()[0].to_vec();
+        let keys = (export("handshake context"), export("finished key"));
+        (answer, exported.unwrap(), keys, certificate)
     };
-    let (answer, accepted) = tokio::join!(asking, server.accept(far));
+    let ((answer, exported, (context, finished), certificate), accepted) =
+        tokio::join!(asking, server.accept(far));
     accepted.unwrap();
     let Ok(SessionMessage3::Reply { evidence: Some(evidence), .. }) =
         SessionMessage3::decode(&answer)
     else {
         panic!("a reply");
     };
-    // The last message is Finished, whose MAC has the length of the suite's hash.
-    let mac = &evidence.authenticator[evidence.authenticator.len() - 52..];
-    assert_eq!(mac[..4], [20, 0, 0, 48]);
+    let Ok(AuthenticatorAnswer::Authenticator(read)) =
+        AuthenticatorAnswer::decode(evidence.authenticator)
+    else {
+        panic!("an authenticator");
+    };
+    // MAC and report data, computed here as docs/channel-3.md says.
+    let transcript = [&context, &request_bytes[..], read.certificate, read.certificate_verify];
+    let transcript = digest(&SHA384, &transcript.concat());
+    let mac = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA384, &finished), transcript.as_ref());
+    assert_eq!(read.mac, mac.as_ref());
+    let wrapper = parse_cmw(read.find_cmw(&request).unwrap()).unwrap();
+    let wrapper = EvidenceWrapper::from_cmw(wrapper).unwrap();
+    let certificate = x509_cert::Certificate::from_der(&certificate).unwrap();
+    let spki = certificate.tbs_certificate().subject_public_key_info().to_der().unwrap();
+    let binder = digest(&SHA384, &[&spki[..], &exported].concat());
+    let (spki_hash, claims_hash) = (digest(&SHA256, &spki), digest(&SHA256, &wrapper.claims));
+    let rest = [b"confide attestation v3\0\x01", spki_hash.as_ref(), claims_hash.as_ref()];
+    let rest = digest(&SHA256, &rest.concat());
+    let report_data = [&binder.as_ref()[..32], rest.as_ref()].concat();
+    assert_eq!(wrapper.quote, quote(&ReportData(report_data.try_into().unwrap())));
+}
+
+#[tokio::test]
+async fn evidence_of_version_3_is_some_600_bytes_longer_than_that_of_version_2() {
+    let server = server(Binding::Session);
+    let length = async |cheat: Cheat, request: Vec<u8>| {
+        let (near, far) = wire();
+        let asking = async {
+            let mut stream = raw_client_with(&cheat, near).await;
+            send_frame(&mut stream, &request).await;
+            read_frame(&mut stream).await.len()
+        };
+        let (length, accepted) = tokio::join!(asking, server.accept(far));
+        accepted.unwrap();
+        length
+    };
+    let request = SessionMessage::Request { context: Some([1; 32]) }.encode();
+    let version_2 = length(Cheat::version_2(), request).await;
+    let request = AuthenticatorRequest::new(Role::Client, [1; 32]).encode();
+    let request = SessionMessage3::Request { request: Some(&request) }.encode();
+    let version_3 = length(Cheat::version_3(), request).await;
+    // docs/channel-3.md says 0.6 to 0.8 KB, with collateral and batch path.
+    assert!((550..700).contains(&(version_3 - version_2)), "{version_2} {version_3}");
 }
 
 async fn mutual(

@@ -2,8 +2,7 @@
 
 use std::fmt::Display;
 
-/// The line of a fact about a proof.
-#[cfg(feature = "prove")]
+/// The line of a fact, which is no check: about a proof, or a certificate.
 pub(crate) fn fact_line(name: &str, value: impl Display) -> String {
     format!("{name:<19}{value}\n")
 }

@@ -30,7 +30,7 @@ pub fn mark_final_frame(body: &mut Vec<u8>) {
 pub struct SealedFrame {
     /// The ciphertext, with the tag at its end.
     pub ciphertext: Vec<u8>,
-    /// Whether the frame claims to be the final one. Whoever opens it finds out whether it is.
+    /// Whether the frame claims to be the final one. Opening it shows whether the claim is true.
     pub is_final: bool,
 }
 

@@ -1,7 +1,8 @@
 //! Certificates of other programs that carry evidence (RA-TLS): dstack's, Gramine's, and the
 //! interoperable form, which is also ours.
 //!
-//! Only the quote and its rule for report data are read. Names, dates, chains and event logs are not.
+//! The quote, its rule for report data and the claims of this project are read. Names, dates, chains,
+//! event logs and other claims are not.
 
 use alloc::vec::Vec;
 
@@ -23,8 +24,11 @@ const TAGGED: &[u8] = &[0x67, 0x81, 5, 5, 4, 9];
 const DSTACK: &[u8] = &[0x2b, 6, 1, 4, 1, 0x83, 0xe7, 0x3d, 1, 1];
 /// 1.3.6.1.4.1.62397.1.8, dstack's versioned attestation.
 const DSTACK_VERSIONED: &[u8] = &[0x2b, 6, 1, 4, 1, 0x83, 0xe7, 0x3d, 1, 8];
-/// 1.2.840.113741.1337.6, the SGX quote of older versions of Gramine.
-const GRAMINE: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf8, 0x4d, 0x8a, 0x39, 6];
+/// 0.6.9.42.840.113741.1337.6, the SGX quote of Gramine. Its library writes tag and length of an
+/// identifier (6 and 9) into the identifier itself.
+const GRAMINE: &[u8] = &[6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf8, 0x4d, 0x8a, 0x39, 6];
+/// 1.2.840.113741.1337.6, the same identifier as it was meant, which other programs write.
+const GRAMINE_AS_MEANT: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf8, 0x4d, 0x8a, 0x39, 6];
 
 /// Begins what dstack hashes into report data.
 const DSTACK_DOMAIN: &[u8] = b"ratls-cert:";
@@ -32,9 +36,11 @@ const DSTACK_DOMAIN: &[u8] = b"ratls-cert:";
 /// The form in which a certificate carries evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateForm {
-    /// `60000([quote, claims])`: Gramine from 1.8 on, other programs of the interoperable RA-TLS
-    /// profile, and key binding of this project. Report data is SHA-256 of the claims, which hold
-    /// the hash of the key.
+    /// `60000([quote, claims])` with the claims of this project, which hold `confide-version`: key
+    /// binding. Report data is SHA-256 of the claims, which hold the hash of the key.
+    Confide,
+    /// The same with other claims: Gramine from 1.8 on, and other programs of the interoperable
+    /// RA-TLS profile.
     Tagged,
     /// dstack: report data is SHA-512 of `ratls-cert:` and the key.
     Dstack,
@@ -45,6 +51,7 @@ pub enum CertificateForm {
 impl core::fmt::Display for CertificateForm {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
+            Self::Confide => "confide",
             Self::Tagged => "interoperable RA-TLS",
             Self::Dstack => "dstack",
             Self::Gramine => "Gramine before 1.8",
@@ -61,6 +68,9 @@ pub struct AttestedCertificate {
     pub quote: Vec<u8>,
     /// The report data that the quote has to hold, so that it is about the certificate's key.
     pub report_data: ReportData,
+    /// The encoded [`crate::claims::Claims`] of [`CertificateForm::Confide`], unparsed; `None` in all
+    /// other forms, whose claims say nothing that a policy asks for.
+    pub claims: Option<Vec<u8>>,
     /// The DER SubjectPublicKeyInfo of the certificate's key.
     pub spki: Vec<u8>,
 }
@@ -81,7 +91,7 @@ impl AttestedCertificate {
             let slot = match id {
                 TAGGED => &mut tagged,
                 DSTACK => &mut dstack,
-                GRAMINE => &mut gramine,
+                GRAMINE | GRAMINE_AS_MEANT => &mut gramine,
                 DSTACK_VERSIONED => {
                     is_versioned = true;
                     return Ok(false);
@@ -97,11 +107,17 @@ impl AttestedCertificate {
         let spki = fields.public_key_info.to_der();
         let field = "public key";
         let spki = spki.map_err(|_| AttestedCertificateError::Certificate { field })?;
+        let mut own_claims = None;
         let (form, quote, report_data) = if let Some(content) = tagged {
             let (quote, claims) = read_tagged_evidence(content)?;
-            check_claims_key(claims, &spki)?;
-            let report_data = ReportData::from_digest(Sha256::digest(claims).into());
-            (CertificateForm::Tagged, quote, report_data)
+            let form = match check_claims_key(claims, &spki)? {
+                ClaimsProfile::Confide => {
+                    own_claims = Some(claims.to_vec());
+                    CertificateForm::Confide
+                }
+                ClaimsProfile::Other => CertificateForm::Tagged,
+            };
+            (form, quote, ReportData::from_digest(Sha256::digest(claims).into()))
         } else if let Some(content) = dstack {
             let report_data = Sha512::new().chain_update(DSTACK_DOMAIN).chain_update(&spki);
             let report_data = ReportData(report_data.finalize().into());
@@ -118,8 +134,16 @@ impl AttestedCertificate {
             got if got == 0 || got > QUOTE_LENGTH_MAX => {
                 Err(AttestedCertificateError::QuoteLength { got })
             }
-            _ => Ok(Self { form, quote: quote.to_vec(), report_data, spki }),
+            _ => {
+                let quote = quote.to_vec();
+                Ok(Self { form, quote, report_data, claims: own_claims, spki })
+            }
         }
+    }
+
+    /// SHA-256 of the DER SubjectPublicKeyInfo of the certificate's key.
+    pub fn spki_hash(&self) -> [u8; 32] {
+        Sha256::digest(&self.spki).into()
     }
 }
 
@@ -179,40 +203,68 @@ fn read_tagged_evidence(content: &[u8]) -> Result<(&[u8], &[u8]), AttestedCertif
     }
 }
 
-/// Checks that `pubkey-hash` in the claims is the hash of the certificate's key. Other claims are not
-/// read.
-fn check_claims_key(claims: &[u8], spki: &[u8]) -> Result<(), AttestedCertificateError> {
+/// The program that defines the claims of a certificate.
+enum ClaimsProfile {
+    /// This project: the claims hold `confide-version`.
+    Confide,
+    /// Another one.
+    Other,
+}
+
+/// Checks that `pubkey-hash` in the claims is the hash of the certificate's key, and finds out whose
+/// claims they are. Other claims are not read.
+fn check_claims_key(claims: &[u8], spki: &[u8]) -> Result<ClaimsProfile, AttestedCertificateError> {
     let error = || AttestedCertificateError::Extension { wanted: "claims with one pubkey-hash" };
     let malformed = |_| error();
     let mut decoder = Decoder::new(claims);
     let entries = decoder.map().map_err(malformed)?.ok_or_else(error)?;
     let mut found = None;
+    let mut profile = ClaimsProfile::Other;
     for _ in 0..entries {
-        let is_wanted = matches!(decoder.datatype(), Ok(Type::String))
-            && matches!(decoder.probe().str(), Ok("pubkey-hash"));
+        let name = match decoder.datatype() {
+            Ok(Type::String) => decoder.probe().str().unwrap_or_default(),
+            _ => "",
+        };
         decoder.skip().map_err(malformed)?;
-        if !is_wanted {
-            decoder.skip().map_err(malformed)?;
-            continue;
+        if name == "confide-version" {
+            profile = ClaimsProfile::Confide;
         }
-        if decoder.array().map_err(malformed)? != Some(2) || found.is_some() {
+        if name != "pubkey-hash" {
+            decoder.skip().map_err(malformed)?;
+        } else if found.replace(read_key_hash(&mut decoder).ok_or_else(error)?).is_some() {
             return Err(error());
         }
-        let algorithm = decoder.u64().map_err(malformed)?;
-        found = Some((algorithm, decoder.bytes().map_err(malformed)?));
     }
     if decoder.position() != claims.len() {
         return Err(error());
     }
     let (algorithm, hash) = found.ok_or_else(error)?;
     // IANA's registry of named information hash algorithms.
-    let is_own = match algorithm {
+    let is_own_key = match algorithm {
         1 => Sha256::digest(spki)[..] == *hash,
         7 => Sha384::digest(spki)[..] == *hash,
         8 => Sha512::digest(spki)[..] == *hash,
         _ => return Err(error()),
     };
-    if is_own { Ok(()) } else { Err(AttestedCertificateError::Key) }
+    if is_own_key { Ok(profile) } else { Err(AttestedCertificateError::Key) }
+}
+
+/// Reads `[algorithm, hash]`, or a byte string that holds exactly this array: Gramine writes the
+/// latter.
+fn read_key_hash<'b>(decoder: &mut Decoder<'b>) -> Option<(u64, &'b [u8])> {
+    if !matches!(decoder.datatype(), Ok(Type::Bytes)) {
+        return read_hash_entry(decoder);
+    }
+    let entry = decoder.bytes().ok()?;
+    let mut inner = Decoder::new(entry);
+    read_hash_entry(&mut inner).filter(|_| inner.position() == entry.len())
+}
+
+fn read_hash_entry<'b>(decoder: &mut Decoder<'b>) -> Option<(u64, &'b [u8])> {
+    let members = decoder.array().ok()?;
+    let algorithm = decoder.u64().ok()?;
+    let hash = decoder.bytes().ok()?;
+    (members == Some(2)).then_some((algorithm, hash))
 }
 
 /// The content of an OCTET STRING, or the bytes themselves. No quote reads as an OCTET STRING: after

@@ -1,9 +1,9 @@
 //! Exported authenticators (RFC 9261): requests and answers as TLS handshake messages, without keys.
 //!
-//! The messages are encoded and parsed here. Whoever holds the connection computes and checks
-//! signature and MAC over their bytes.
+//! The messages are encoded and parsed here. The end of the connection computes and checks signature
+//! and MAC over their bytes.
 
-use alloc::vec::Vec;
+use alloc::{format, string::String, vec::Vec};
 
 use crate::{
     binder::{CONTEXT_BYTES, Role},
@@ -291,7 +291,7 @@ pub enum AuthenticatorError {
         got: usize,
     },
     /// A part has a length out of its bounds.
-    #[error("{subject} is {got} bytes, wanted at most {wanted} and not none where it is needed")]
+    #[error("{subject} is {got} bytes, wanted {}", describe_limit(*wanted))]
     Length {
         /// The part.
         subject: &'static str,
@@ -324,12 +324,23 @@ pub enum AuthenticatorError {
         /// The length that came.
         got: usize,
     },
-    /// The request's context was used before on this connection, or too many were.
-    #[error("request context was used before on this connection, or too many were")]
+    /// The request's context was used before on this connection.
+    #[error("request context was already used on this connection")]
     ContextReused,
+    /// The connection has had as many requests as it may have.
+    #[error(
+        "connection has had {wanted} requests for authenticators, the limit; open a new session"
+    )]
+    TooManyRequests {
+        /// The limit.
+        wanted: usize,
+    },
     /// The request names no signature schemes.
     #[error("authenticator request names no signature schemes, or too many")]
     NoSchemes,
+    /// The sender of the request verifies no signature scheme of this end's key.
+    #[error("authenticator request names no signature scheme of this end's key")]
+    NoCommonScheme,
     /// The request does not announce the extension in which evidence travels.
     #[error("authenticator request does not announce cmw_attestation")]
     NoCmwAsked,
@@ -397,6 +408,13 @@ pub enum AuthenticatorError {
     /// The wrapper does not hold what evidence consists of.
     #[error("authenticator's CMW does not hold evidence")]
     Wrapper(#[from] EvidenceWrapperError),
+}
+
+fn describe_limit(wanted: usize) -> String {
+    match wanted {
+        0 => "none".into(),
+        _ => format!("1 to {wanted}"),
+    }
 }
 
 fn request_kind(asker: Role) -> u8 {

@@ -12,22 +12,45 @@ use crate::{
     tagged_evidence::QUOTE_BYTES_MAX,
 };
 
-/// A member of the collection: label, media type, indicator and greatest length in bytes.
-struct Member(&'static str, &'static str, u8, usize);
+/// A member of the collection.
+struct Member {
+    label: &'static str,
+    media: &'static str,
+    indicator: u8,
+    /// The greatest length of the value, in bytes.
+    bytes_max: usize,
+}
 
-const QUOTE: Member =
-    Member("quote", "application/vnd.confide.quote", indicator::EVIDENCE, QUOTE_BYTES_MAX);
-const CLAIMS: Member =
-    Member("claims", "application/vnd.confide.claims", indicator::EVIDENCE, CLAIMS_BYTES_MAX);
-const PATH: Member = Member(
-    "batch-path",
-    "application/vnd.confide.batch-path",
-    indicator::EVIDENCE,
-    BATCH_PATH_BYTES_MAX,
-);
-const COLLATERAL: Member =
-    Member("collateral", "application/vnd.confide.sha-256", indicator::ENDORSEMENTS, 32);
-const GPU: Member = Member("gpu", "application/vnd.confide.sha-256", indicator::EVIDENCE, 32);
+const QUOTE: Member = Member {
+    label: "quote",
+    media: "application/vnd.confide.quote",
+    indicator: indicator::EVIDENCE,
+    bytes_max: QUOTE_BYTES_MAX,
+};
+const CLAIMS: Member = Member {
+    label: "claims",
+    media: "application/vnd.confide.claims",
+    indicator: indicator::EVIDENCE,
+    bytes_max: CLAIMS_BYTES_MAX,
+};
+const PATH: Member = Member {
+    label: "batch-path",
+    media: "application/vnd.confide.batch-path",
+    indicator: indicator::EVIDENCE,
+    bytes_max: BATCH_PATH_BYTES_MAX,
+};
+const COLLATERAL: Member = Member {
+    label: "collateral",
+    media: "application/vnd.confide.sha-256",
+    indicator: indicator::ENDORSEMENTS,
+    bytes_max: 32,
+};
+const GPU: Member = Member {
+    label: "gpu",
+    media: "application/vnd.confide.sha-256",
+    indicator: indicator::EVIDENCE,
+    bytes_max: 32,
+};
 
 /// The content of the wrapper.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,9 +71,9 @@ impl EvidenceWrapper {
     /// The wrapper as this end writes it.
     pub fn to_cmw(&self) -> Cmw {
         let mut members = Vec::new();
-        let mut add = |Member(label, media, bits, _): Member, value: &[u8]| {
-            let record = Cmw::Record(CmwRecord::new(media, value, bits));
-            members.push((CmwLabel::Text(label.into()), record));
+        let mut add = |member: Member, value: &[u8]| {
+            let record = Cmw::Record(CmwRecord::new(member.media, value, member.indicator));
+            members.push((CmwLabel::Text(member.label.into()), record));
         };
         add(QUOTE, &self.quote);
         add(CLAIMS, &self.claims);
@@ -143,25 +166,25 @@ pub enum EvidenceWrapperError {
 }
 
 fn read_member(wanted: Member, member: Cmw) -> Result<Vec<u8>, EvidenceWrapperError> {
-    let Member(label, media, bits, wanted) = wanted;
+    let Member { label, media, bytes_max, .. } = wanted;
     let mismatch = EvidenceWrapperError::Type { label, media };
     let Cmw::Record(CmwRecord { content: CmwType::MediaType(name), value, indicator }) = member
     else {
         return Err(mismatch);
     };
-    if name != media || indicator != Some(bits) {
+    if name != media || indicator != Some(wanted.indicator) {
         return Err(mismatch);
     }
     match value.len() {
-        got if got == 0 || got > wanted => {
-            Err(EvidenceWrapperError::MemberLength { label, wanted, got })
+        got if got == 0 || got > bytes_max => {
+            Err(EvidenceWrapperError::MemberLength { label, wanted: bytes_max, got })
         }
         _ => Ok(value),
     }
 }
 
 fn read_hash(wanted: Member, member: Cmw) -> Result<[u8; 32], EvidenceWrapperError> {
-    let label = wanted.0;
+    let label = wanted.label;
     let value = read_member(wanted, member)?;
     let got = value.len();
     value.try_into().map_err(|_| EvidenceWrapperError::MemberLength { label, wanted: 32, got })
@@ -169,6 +192,8 @@ fn read_hash(wanted: Member, member: Cmw) -> Result<[u8; 32], EvidenceWrapperErr
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use super::*;
     use crate::cmw::parse_cmw;
 
@@ -192,6 +217,17 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_wrapper_is_as_long_as_the_specification_says() {
+        let longest = EvidenceWrapper {
+            quote: vec![1; QUOTE_BYTES_MAX],
+            claims: vec![1; CLAIMS_BYTES_MAX],
+            batch: Some(vec![1; BATCH_PATH_BYTES_MAX]),
+            ..wrapper()
+        };
+        assert_eq!(longest.to_cmw().encode().len(), 34_441);
+    }
+
+    #[test]
     fn other_members_types_and_lengths_are_refused() {
         let refuse = |change: &dyn Fn(&mut CmwCollection)| {
             let Cmw::Collection(mut collection) = wrapper().to_cmw() else { unreachable!() };
@@ -208,9 +244,9 @@ mod tests {
         assert_eq!(got, EvidenceWrapperError::Form);
         let got = refuse(&|c| c.members[0].1 = record("a/b", b"v"));
         assert!(matches!(got, EvidenceWrapperError::Type { label: "quote", .. }));
-        let got = refuse(&|c| c.members[0].1 = record(QUOTE.1, b""));
+        let got = refuse(&|c| c.members[0].1 = record(QUOTE.media, b""));
         assert!(matches!(got, EvidenceWrapperError::MemberLength { label: "quote", got: 0, .. }));
-        let got = refuse(&|c| c.members[4].1 = record(GPU.1, b"short"));
+        let got = refuse(&|c| c.members[4].1 = record(GPU.media, b"short"));
         assert!(matches!(got, EvidenceWrapperError::MemberLength { label: "gpu", got: 5, .. }));
     }
 }

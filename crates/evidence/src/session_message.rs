@@ -165,19 +165,7 @@ impl<'a> SessionMessage<'a> {
     /// variant of a part whose length is out of bounds.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, SessionMessageError> {
         let mut decoder = Decoder::new(bytes);
-        let members =
-            decoder.array().ok().flatten().ok_or(malformed_error(&decoder, "an array"))?;
-        let kind = decoder.u64().map_err(|_| malformed_error(&decoder, "a kind"))?;
-        let wanted = match kind {
-            ACCEPTED => 1,
-            REQUEST | EVIDENCE | REFUSED => 2,
-            REPLY => 3,
-            got => return Err(SessionMessageError::Kind { got }),
-        };
-        if members != wanted {
-            return Err(SessionMessageError::Members { kind, wanted, got: members });
-        }
-        let message = match kind {
+        let message = match read_kind(&mut decoder)? {
             REQUEST => Self::Request { context: read_context(&mut decoder)? },
             REPLY => Self::Reply {
                 context: read_context(&mut decoder)?,
@@ -187,9 +175,7 @@ impl<'a> SessionMessage<'a> {
             ACCEPTED => Self::Accepted,
             _ => Self::Refused(read_refusal(&mut decoder)?),
         };
-        if message.encode() != bytes {
-            return Err(SessionMessageError::NotCanonical);
-        }
+        check_canonical(&message.encode(), bytes)?;
         Ok(message)
     }
 }
@@ -309,6 +295,30 @@ fn read_evidence<'b>(
         evidence.gpu = optional(decoder, |d| member(d, "GPU evidence", GPU_EVIDENCE_BYTES_MAX))?;
     }
     Ok(evidence)
+}
+
+/// Opens a message of any version, checks the number of its members, and returns its kind.
+pub(crate) fn read_kind(decoder: &mut Decoder<'_>) -> Result<u64, SessionMessageError> {
+    let members = decoder.array().ok().flatten().ok_or(malformed_error(decoder, "an array"))?;
+    let kind = decoder.u64().map_err(|_| malformed_error(decoder, "a kind"))?;
+    let wanted = match kind {
+        ACCEPTED => 1,
+        REQUEST | EVIDENCE | REFUSED => 2,
+        REPLY => 3,
+        got => return Err(SessionMessageError::Kind { got }),
+    };
+    match members == wanted {
+        true => Ok(kind),
+        false => Err(SessionMessageError::Members { kind, wanted, got: members }),
+    }
+}
+
+/// Checks that what was read is the one encoding of the message.
+pub(crate) fn check_canonical(encoded: &[u8], read: &[u8]) -> Result<(), SessionMessageError> {
+    match encoded == read {
+        true => Ok(()),
+        false => Err(SessionMessageError::NotCanonical),
+    }
 }
 
 pub(crate) fn read_refusal(decoder: &mut Decoder<'_>) -> Result<Refusal, SessionMessageError> {

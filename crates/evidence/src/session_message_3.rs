@@ -13,8 +13,8 @@ use crate::{
     cbor::Writer,
     gpu::GPU_EVIDENCE_BYTES_MAX,
     session_message::{
-        ACCEPTED, EVIDENCE, REFUSED, REPLY, REQUEST, Refusal, SessionMessageError, malformed_error,
-        member, optional, read_refusal, write_optional,
+        ACCEPTED, EVIDENCE, REFUSED, REPLY, REQUEST, Refusal, SessionMessageError, check_canonical,
+        malformed_error, member, optional, read_kind, read_refusal, write_optional,
     },
     tagged_evidence::COLLATERAL_BYTES_MAX,
 };
@@ -92,21 +92,9 @@ impl<'a> SessionMessage3<'a> {
     /// Those of [`crate::session_message::SessionMessage::decode`].
     pub fn decode(bytes: &'a [u8]) -> Result<Self, SessionMessageError> {
         let mut decoder = Decoder::new(bytes);
-        let members =
-            decoder.array().ok().flatten().ok_or(malformed_error(&decoder, "an array"))?;
-        let kind = decoder.u64().map_err(|_| malformed_error(&decoder, "a kind"))?;
-        let wanted = match kind {
-            ACCEPTED => 1,
-            REQUEST | EVIDENCE | REFUSED => 2,
-            REPLY => 3,
-            got => return Err(SessionMessageError::Kind { got }),
-        };
-        if members != wanted {
-            return Err(SessionMessageError::Members { kind, wanted, got: members });
-        }
         let read_request =
             |decoder: &mut Decoder<'a>| member(decoder, "request", REQUEST_BYTES_MAX);
-        let message = match kind {
+        let message = match read_kind(&mut decoder)? {
             REQUEST => Self::Request { request: optional(&mut decoder, read_request)? },
             REPLY => Self::Reply {
                 request: optional(&mut decoder, read_request)?,
@@ -116,10 +104,8 @@ impl<'a> SessionMessage3<'a> {
             ACCEPTED => Self::Accepted,
             _ => Self::Refused(read_refusal(&mut decoder)?),
         };
-        match message.encode() == bytes {
-            true => Ok(message),
-            false => Err(SessionMessageError::NotCanonical),
-        }
+        check_canonical(&message.encode(), bytes)?;
+        Ok(message)
     }
 }
 

@@ -4,8 +4,10 @@ use std::{fs, path::PathBuf};
 
 use confide_evidence::{
     attested_certificate::{AttestedCertificate, AttestedCertificateError, CertificateForm},
+    claims::Claims,
     pem::decode_long_chain,
     quote::Quote,
+    tagged_evidence::TaggedEvidence,
 };
 use sha2::{Digest, Sha256, Sha384};
 
@@ -43,13 +45,23 @@ fn certificate(extensions: impl Fn(&[u8]) -> Vec<(&'static [u64], Vec<u8>)>) -> 
 
 const TAGGED: &[u64] = &[2, 23, 133, 5, 4, 9];
 const DSTACK_VERSIONED: &[u64] = &[1, 3, 6, 1, 4, 1, 62397, 1, 8];
-const GRAMINE: &[u64] = &[1, 2, 840, 113_741, 1337, 6];
+const GRAMINE: &[u64] = &[0, 6, 9, 42, 840, 113_741, 1337, 6];
+const GRAMINE_AS_MEANT: &[u64] = &[1, 2, 840, 113_741, 1337, 6];
+
+/// The CBOR array of a hash and its algorithm.
+fn encode_hash_entry(algorithm: u8, hash: &[u8]) -> Vec<u8> {
+    [&[0x82, algorithm, 0x58, hash.len() as u8], hash].concat()
+}
 
 /// `60000([quote, claims])`, whose claims hold another claim before the key's hash.
 fn encode_tagged(algorithm: u8, hash: &[u8]) -> Vec<u8> {
-    let head =
-        [&[0xa2, 0x61, b'a', 0x81, 0x01, 0x6b][..], b"pubkey-hash", &[0x82, algorithm, 0x58]];
-    let claims = [&head.concat()[..], &[hash.len() as u8], hash].concat();
+    encode_tagged_entry(&encode_hash_entry(algorithm, hash))
+}
+
+/// The same with this item as the value of `pubkey-hash`.
+fn encode_tagged_entry(entry: &[u8]) -> Vec<u8> {
+    let head = [&[0xa2, 0x61, b'a', 0x81, 0x01, 0x6b][..], b"pubkey-hash"];
+    let claims = [&head.concat()[..], entry].concat();
     let quote = b"a quote";
     let start = [0xd9, 0xea, 0x60, 0x82, 0x40 + quote.len() as u8];
     [&start[..], quote, &[0x58, claims.len() as u8], &claims].concat()
@@ -76,12 +88,61 @@ fn claims_of_others_are_read_for_the_hash_of_the_key() {
 }
 
 #[test]
-fn an_older_gramine_certificate_binds_the_hash_of_its_key() {
-    let certificate = certificate(|_| vec![(GRAMINE, b"\x03\x00\x02\x00 quote".to_vec())]);
+fn claims_of_gramine_hold_the_key_hash_as_a_byte_string() {
+    let wrap = |entry: &[u8]| [&[0x58, entry.len() as u8], entry].concat();
+    let entry = |spki: &[u8]| encode_hash_entry(1, &Sha256::digest(spki));
+    let wrapped = certificate(|spki| vec![(TAGGED, encode_tagged_entry(&wrap(&entry(spki))))]);
+    let read = AttestedCertificate::parse(&wrapped).unwrap();
+    assert_eq!((read.form, read.claims), (CertificateForm::Tagged, None));
+    let other_key = encode_tagged_entry(&wrap(&encode_hash_entry(1, &[7; 32])));
+    let other_key = certificate(|_| vec![(TAGGED, other_key.clone())]);
+    assert_eq!(AttestedCertificate::parse(&other_key), Err(AttestedCertificateError::Key));
+    let longer = certificate(|spki| {
+        let entry = [entry(spki), vec![0]].concat();
+        vec![(TAGGED, encode_tagged_entry(&wrap(&entry)))]
+    });
+    let error = AttestedCertificate::parse(&longer).unwrap_err();
+    assert!(matches!(error, AttestedCertificateError::Extension { .. }));
+}
+
+#[test]
+fn a_certificate_of_this_project_comes_with_its_claims() {
+    let claims = |spki: &[u8]| Claims {
+        config_digest: [5; 32],
+        gpu_evidence_hash: None,
+        guarantee: "operator is outside the TEE".into(),
+        nonce: None,
+        not_after: 1_800_003_600,
+        not_before: 1_800_000_000,
+        pubkey_hash: Sha256::digest(spki).into(),
+        weights: None,
+    };
+    let certificate = certificate(|spki| {
+        let claims = claims(spki).encode();
+        vec![(TAGGED, TaggedEvidence { quote: b"a quote", claims: &claims }.encode())]
+    });
     let read = AttestedCertificate::parse(&certificate).unwrap();
-    assert_eq!(read.form, CertificateForm::Gramine);
-    assert_eq!(read.quote, b"\x03\x00\x02\x00 quote");
-    assert_eq!(read.report_data.0[..32], Sha256::digest(&read.spki)[..]);
+    assert_eq!(read.form, CertificateForm::Confide);
+    assert_eq!(Claims::decode(read.claims.as_deref().unwrap()), Ok(claims(&read.spki)));
+    assert_eq!(read.spki_hash()[..], Sha256::digest(&read.spki)[..]);
+}
+
+#[test]
+fn an_older_gramine_certificate_binds_the_hash_of_its_key() {
+    // The identifier as Gramine's library has it: tag and length are part of the content.
+    let identifier = [6, 11, 6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf8, 0x4d, 0x8a, 0x39, 6];
+    for (id, is_written_by_gramine) in [(GRAMINE, true), (GRAMINE_AS_MEANT, false)] {
+        let certificate = certificate(|_| vec![(id, b"\x03\x00\x02\x00 quote".to_vec())]);
+        let has_identifier = certificate.windows(identifier.len()).any(|part| part == identifier);
+        assert_eq!(has_identifier, is_written_by_gramine);
+        let read = AttestedCertificate::parse(&certificate).unwrap();
+        assert_eq!(read.form, CertificateForm::Gramine);
+        assert_eq!(read.quote, b"\x03\x00\x02\x00 quote");
+        assert_eq!(read.report_data.0[..32], Sha256::digest(&read.spki)[..]);
+    }
+    let both = certificate(|_| vec![(GRAMINE, b"a".to_vec()), (GRAMINE_AS_MEANT, b"a".to_vec())]);
+    let error = AttestedCertificate::parse(&both).unwrap_err();
+    assert!(matches!(error, AttestedCertificateError::Certificate { .. }));
 }
 
 #[test]

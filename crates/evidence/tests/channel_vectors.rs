@@ -1,4 +1,5 @@
-//! The vectors of `vectors/channel`, which another program wrote from `docs/channel.md`.
+//! The vectors of `vectors/channel`, which other programs wrote from `docs/channel.md` and
+//! `docs/channel-3.md`.
 
 use std::{fmt::Debug, fs, path::Path};
 
@@ -12,6 +13,7 @@ use confide_evidence::{
     claims::Claims,
     cmw::parse_cmw,
     session_message::{SessionEvidence, SessionMessage},
+    session_message_3::{AuthenticatedEvidence, SessionMessage3},
     tagged_evidence::{TaggedCollateral, TaggedEvidence},
     weights_claim::{MeasuredWeights, WeightsClaim, WeightsSource},
 };
@@ -117,6 +119,39 @@ fn session_messages_read_and_encode_as_the_vectors_say() {
 }
 
 #[test]
+fn session_messages_of_version_3_read_and_encode_as_the_vectors_say() {
+    for case in cases("session_message_3.json") {
+        let content = bytes(&case["bytes"]);
+        let read = SessionMessage3::decode(&content);
+        if refused_as_wanted(&case, &read) {
+            continue;
+        }
+        let message = read.expect("the message is readable");
+        assert_eq!(message.encode(), content, "{}", case["name"]);
+        let (kind, request, evidence) = match message {
+            SessionMessage3::Request { request } => ("request", request, None),
+            SessionMessage3::Reply { request, evidence } => ("reply", request, evidence),
+            SessionMessage3::Evidence(evidence) => ("evidence", None, Some(evidence)),
+            SessionMessage3::Accepted => ("accepted", None, None),
+            SessionMessage3::Refused(refusal) => {
+                assert_eq!(case["code"].as_u64(), Some(refusal.code()));
+                ("refused", None, None)
+            }
+        };
+        assert_eq!(case["kind"].as_str(), Some(kind), "{}", case["name"]);
+        assert_eq!(request.map(Vec::from), optional(&case["request"]), "{}", case["name"]);
+        let wanted = &case["evidence"];
+        let Some(AuthenticatedEvidence { authenticator, collateral, gpu }) = evidence else {
+            assert!(wanted.is_null(), "{}", case["name"]);
+            continue;
+        };
+        assert_eq!(authenticator, bytes(&wanted["authenticator"]), "{}", case["name"]);
+        assert_eq!(collateral.map(Vec::from), optional(&wanted["collateral"]), "{}", case["name"]);
+        assert_eq!(gpu.map(Vec::from), optional(&wanted["gpu"]), "{}", case["name"]);
+    }
+}
+
+#[test]
 fn batches_are_what_the_vectors_say() {
     for case in cases("batch.json") {
         let Some(size) = case["leaves"].as_u64() else {
@@ -150,6 +185,8 @@ fn wrappers_read_as_the_vectors_say() {
         }
         let encoded = read.expect("the wrapper is readable").encode();
         assert_eq!(encoded, bytes(&case["encoded"]), "{}", case["name"]);
+        assert!(encoded.len() <= bytes(&case["bytes"]).len(), "{}", case["name"]);
+        assert_eq!(parse_cmw(&encoded).map(|read| read.encode()), Ok(encoded), "{}", case["name"]);
     }
 }
 

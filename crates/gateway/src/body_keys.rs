@@ -19,8 +19,8 @@ const KEYS_MAX: usize = 4;
 /// opens requests until the rest is used up, so that a client with an older keyset is not refused.
 const RENEWAL_QUARTERS: usize = 3;
 
-/// The bytes of an encapsulated key's digest that are remembered. Whoever finds two keys of one
-/// digest has only their own request refused.
+/// The bytes of an encapsulated key's digest that are remembered. A client that finds two keys of
+/// one digest only has its own request refused.
 type SeenKey = [u8; 16];
 
 /// One key of each kind, for the life of one keyset.

@@ -303,7 +303,7 @@ where
             let is_waiting = self.poll_collect(stream, cx).is_pending();
             let mut stream = lock(stream);
             if stream.poll_write_queue(cx)?.is_pending() || is_waiting {
-                // Whoever has left needs no more of it.
+                // A client that has left needs no more of it.
                 ready!(stream.poll_departure(cx));
                 return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
             }

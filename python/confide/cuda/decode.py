@@ -42,8 +42,8 @@ class Shape:
 class Point(NamedTuple):
     """Where an adapter may add: `rows` float32 [B, width], and the outputs of the projections that read them.
 
-    Where the step adds a projection to the residual itself (o, down), the output is the residual. Whoever adds with
-    nothing but launches that asked `order.next` says `order.keep`.
+    Where the step adds a projection to the residual itself (o, down), the output is the residual. A caller that
+    adds with nothing but launches that asked `order.next` says `order.keep`.
     """
 
     layer: int

@@ -1,7 +1,7 @@
 """What an adapter is to the worker: the points of a decoder where it may add to what projections give.
 
 A model is a Python generator (`model.py`) that stops at each *point* that was asked for: a vector inside one layer, and
-the outputs of the projections that read it. Whoever drives the generator adds the adapters' parts in place and goes on.
+the outputs of the projections that read it. The generator's caller adds the adapters' parts in place and goes on.
 """
 
 from __future__ import annotations

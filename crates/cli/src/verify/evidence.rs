@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use confide_evidence::{
     EvidenceKind, ReportData,
-    attested_certificate::{ATTESTED_CERTIFICATE_BYTES_MAX, AttestedCertificate},
+    attested_certificate::{ATTESTED_CERTIFICATE_BYTES_MAX, AttestedCertificate, CertificateForm},
     claims::CLAIMS_BYTES_MAX,
     collateral::COLLATERAL_LENGTH_MAX,
     detect_kind,
@@ -28,9 +28,9 @@ use crate::{
     answer::CommandReport,
     error::CliError,
     files::{read_file, read_optional_file, read_text},
-    process::unix_now,
+    process::{merge_objects, unix_now},
     time::parse_time,
-    verdict_lines::verdict_line,
+    verdict_lines::{fact_line, verdict_line},
 };
 
 /// The arguments of `confide verify evidence`.
@@ -38,7 +38,8 @@ use crate::{
 pub(crate) struct EvidenceArgs {
     /// The evidence: a quote (SGX version 3, TDX version 4 or 5), an SEV-SNP report, a GPU's report
     /// (binary or hexadecimal) or container, or a certificate that carries a quote (DER or PEM; of this
-    /// project, dstack, Gramine): its quote has to be about the certificate's key.
+    /// project, dstack, Gramine): its quote has to be about the certificate's key. Claims of this
+    /// project are judged too; any other certificate is accepted for its platform alone.
     file: PathBuf,
     /// Endorsements, JSON. Quotes: QuoteCollateralV3. SEV-SNP: one object with all of them.
     #[arg(long, value_name = "FILE")]
@@ -85,12 +86,61 @@ pub(crate) struct EvidenceArgs {
 
 pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CliError> {
     let answer = match judge_evidence(args) {
-        Ok(Ok(accepted)) => accepted.to_report(),
-        Ok(Err(rejection)) => describe_rejection(&rejection),
+        Ok(judged) => judged.to_report(),
         Err(error) if args.json => explain_unreadable(&error),
         Err(error) => return Err(error),
     };
     answer.print(args.json)
+}
+
+/// The verdict on a file, and the certificate in which its evidence came.
+#[derive(Debug)]
+struct EvidenceVerdict {
+    certificate: Option<CertificateFacts>,
+    result: Result<AcceptedEvidence, Rejection>,
+}
+
+impl EvidenceVerdict {
+    fn to_report(&self) -> CommandReport {
+        let report = match &self.result {
+            Ok(AcceptedEvidence::Cpu(appraised)) => {
+                describe_acceptance(appraised, self.certificate.as_ref())
+            }
+            Ok(AcceptedEvidence::Gpu(appraised)) => describe_gpu_acceptance(appraised),
+            Err(rejection) => describe_rejection(rejection),
+        };
+        match &self.certificate {
+            Some(certificate) => certificate.add_to(report),
+            None => report,
+        }
+    }
+}
+
+/// What the verdict says of a certificate that carries evidence.
+#[derive(Clone, Copy, Debug)]
+struct CertificateFacts {
+    form: CertificateForm,
+    spki_hash: [u8; 32],
+}
+
+impl CertificateFacts {
+    /// Whether the certificate is of another program, which makes no claims about its configuration:
+    /// its acceptance covers the platform alone.
+    fn is_foreign(&self) -> bool {
+        self.form != CertificateForm::Confide
+    }
+
+    fn add_to(&self, report: CommandReport) -> CommandReport {
+        let hash = hex::encode(self.spki_hash);
+        let facts = json!({ "certificate": {
+            "form": self.form.to_string(),
+            "spki_sha256": hash,
+        }});
+        let text = fact_line("certificate form", self.form)
+            + &fact_line("certificate key", format_args!("SHA-256 {hash}"))
+            + &report.text;
+        CommandReport { text, json: merge_objects(report.json, facts), status: report.status }
+    }
 }
 
 fn describe_rejection(rejection: &Rejection) -> CommandReport {
@@ -125,62 +175,74 @@ enum AcceptedEvidence {
     Gpu(GpuAppraised),
 }
 
-impl AcceptedEvidence {
-    fn to_report(&self) -> CommandReport {
-        match self {
-            Self::Cpu(appraised) => {
-                CommandReport::new(describe_acceptance(appraised), appraised.to_json())
-            }
-            Self::Gpu(appraised) => {
-                let reason = "a genuine GPU signed this nonce; its location was not checked";
-                CommandReport::new(
-                    format_verdict(appraised.checks(), "yes", reason),
-                    appraised.to_json(),
-                )
-            }
-        }
-    }
-}
+/// The reason why the acceptance of another program's certificate covers the platform alone.
+const FOREIGN_CERTIFICATE: &str =
+    "the program's configuration was not checked: the certificate has no claims of this project";
 
 /// The checks, and what the acceptance covers.
-fn describe_acceptance(appraised: &Appraised) -> String {
-    let verdict = if appraised.scope() == Scope::Workload { "yes" } else { PLATFORM_ONLY };
-    let reason = format!("{}{}", describe_scope(appraised), describe_root(appraised));
-    format_verdict(appraised.checks(), verdict, &reason)
+fn describe_acceptance(
+    appraised: &Appraised,
+    certificate: Option<&CertificateFacts>,
+) -> CommandReport {
+    let is_foreign = certificate.is_some_and(CertificateFacts::is_foreign);
+    let (verdict, covered, scope) = match appraised.scope() {
+        Scope::Workload if is_foreign => (PLATFORM_ONLY, FOREIGN_CERTIFICATE, Scope::Platform),
+        Scope::Workload => ("yes", describe_scope(appraised), Scope::Workload),
+        Scope::Platform => (PLATFORM_ONLY, describe_scope(appraised), Scope::Platform),
+    };
+    let reason = format!("{covered}{}", describe_root(appraised));
+    let json = merge_objects(appraised.to_json(), json!({ "scope": scope.as_str() }));
+    CommandReport::new(format_verdict(appraised.checks(), verdict, &reason), json)
+}
+
+fn describe_gpu_acceptance(appraised: &GpuAppraised) -> CommandReport {
+    let reason = "a genuine GPU signed this nonce; its location was not checked";
+    CommandReport::new(format_verdict(appraised.checks(), "yes", reason), appraised.to_json())
 }
 
 fn format_verdict(checks: &[Check], verdict: &str, reason: &str) -> String {
     format_checks(checks) + &verdict_line(verdict, reason)
 }
 
-fn judge_evidence(args: &EvidenceArgs) -> Result<Result<AcceptedEvidence, Rejection>, CliError> {
+fn judge_evidence(args: &EvidenceArgs) -> Result<EvidenceVerdict, CliError> {
     let policy = args.read_policy()?;
     let longest = GPU_EVIDENCE_BYTES_MAX.max(QUOTE_LENGTH_MAX).max(CERTIFICATE_TEXT_MAX);
     let mut file = read_file(&args.file, longest as u64)?;
     let mut report_data = args.report_data;
-    if let Some(certificate) = args.read_certificate(&file)? {
-        report_data = Some(certificate.report_data);
-        file = certificate.quote;
+    let (mut certificate, mut claims) = (None, None);
+    if let Some(read) = args.read_certificate(&file)? {
+        certificate = Some(CertificateFacts { form: read.form, spki_hash: read.spki_hash() });
+        // Claims of this project have to be covered by the report data, as those of a file.
+        report_data = read.claims.is_none().then_some(read.report_data);
+        claims = read.claims;
+        file = read.quote;
     }
     let Some(kind) = detect_kind(&file) else {
         return Err(CliError::in_file(&args.file)("not a known kind of evidence")
             .with_hint("give a quote of version 3 to 5, an SEV-SNP report or GPU evidence"));
     };
+    if kind == EvidenceKind::GpuEvidence && certificate.is_some() {
+        // A GPU signs a nonce, which ties nothing to the certificate's key.
+        let text = format!("the certificate holds {kind}, wanted a quote or an SEV-SNP report");
+        return Err(CliError::in_file(&args.file)(text));
+    }
     args.check_options(kind)?;
     let now = UnixTime::since_unix_epoch(Duration::from_secs(args.at.unwrap_or_else(unix_now)));
     if kind == EvidenceKind::GpuEvidence {
         let judged =
             gpu::judge_gpu_evidence(&file, args.chain.as_deref(), &args.gpu, &policy, now)?;
-        return Ok(judged.map(AcceptedEvidence::Gpu));
+        return Ok(EvidenceVerdict { certificate, result: judged.map(AcceptedEvidence::Gpu) });
     }
-    let claims = read_optional_file(args.claims.as_deref(), CLAIMS_BYTES_MAX as u64)?;
+    if certificate.is_none() {
+        claims = read_optional_file(args.claims.as_deref(), CLAIMS_BYTES_MAX as u64)?;
+    }
     let claims = claims.as_deref();
     let evidence = Evidence { quote: &file, claims, report_data, ..Evidence::default() };
     let judged = match args.read_endorsements(kind)? {
         Ok(endorsements) => endorsements.appraise(&evidence, &policy, now),
         Err(rejection) => Err(rejection),
     };
-    Ok(judged.map(AcceptedEvidence::Cpu))
+    Ok(EvidenceVerdict { certificate, result: judged.map(AcceptedEvidence::Cpu) })
 }
 
 /// The longest text of a certificate that carries evidence, with its chain.

@@ -3,7 +3,7 @@
 use std::fs;
 
 use clap::Parser;
-use confide_evidence::claims::Claims;
+use confide_evidence::{claims::Claims, tagged_evidence::TaggedEvidence};
 use confide_fake_attester::{
     FakeAttester, FakeAttesterOptions, FakeGpu, Fault, GpuOptions, Mode, Tee,
 };
@@ -19,7 +19,7 @@ fn a_quote_of_each_version_and_a_report_are_found_out_and_judged() {
             panic!("no CPU")
         };
         assert!(accepted.to_json()["claims"]["tee"].is_string());
-        let answer = AcceptedEvidence::Cpu(accepted).to_report();
+        let answer = case.report(&[]);
         assert!(answer.text.contains("accepted") && !answer.json.to_string().contains('\n'));
         assert_eq!(answer.status, 0);
     }
@@ -127,18 +127,13 @@ fn debug_is_accepted_only_explicitly() {
 #[test]
 fn a_certificate_that_carries_a_quote_is_judged_with_its_key() {
     let case = Case::new("certificate", Tee::Tdx, None);
-    let key = rcgen::KeyPair::generate().unwrap();
-    let spki = rcgen::PublicKeyData::subject_public_key_info(&key);
-    let hash = confide_verifier::Crypto::sha256(&AwsLc, &[&spki]);
-    let certificate = |report_data: [u8; 32]| {
-        let quote = case.attester.quote(&ReportData::from_digest(report_data));
-        let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let key = CertificateKey::new();
+    let certificate = |report_data| {
         // The form of older versions of Gramine, whose report data is the hash of the key.
-        let id = &[1, 2, 840, 113_741, 1337, 6];
-        params.custom_extensions = vec![rcgen::CustomExtension::from_oid_content(id, quote)];
-        params.self_signed(&key).unwrap()
+        let quote = case.attester.quote(&ReportData::from_digest(report_data));
+        key.certify(GRAMINE, quote)
     };
-    let own = certificate(hash);
+    let own = certificate(key.hash);
     for file in [own.der().to_vec(), own.pem().replace("\r\n", "\n").into_bytes()] {
         case.write("evidence.bin", &file);
         let AcceptedEvidence::Cpu(accepted) = case.judge(&[]).unwrap().unwrap() else { panic!() };
@@ -151,6 +146,100 @@ fn a_certificate_that_carries_a_quote_is_judged_with_its_key() {
     case.write("evidence.bin", certificate([7; 32]).der());
     let rejection = case.judge(&[]).unwrap().unwrap_err();
     assert!(rejection.to_string().contains("report data"), "{rejection}");
+}
+
+#[test]
+fn the_claims_of_a_certificate_of_this_project_are_judged_by_the_policy() {
+    let case = Case::new("certificate-claims", Tee::Tdx, None);
+    let key = CertificateKey::new();
+    let own = Claims { pubkey_hash: key.hash, ..claims(7) };
+    let show = |claims: &Claims| {
+        let claims = claims.encode();
+        let bound = ReportData::from_digest(hash(&claims));
+        let quote = case.attester.quote(&bound);
+        let content = TaggedEvidence { quote: &quote, claims: &claims }.encode();
+        case.write("evidence.bin", key.certify(TAGGED, content).der());
+    };
+    let path = case.path("policy.toml");
+    let policy = ["--policy", &path];
+
+    show(&own);
+    case.write("policy.toml", case.attester.policy_toml().as_bytes());
+    let report = case.report(&policy);
+    assert_eq!(report.json["scope"], "platform", "the configuration was not compared");
+    assert_eq!(report.json["claims"]["config_digest"], hex::encode([7; 32]));
+    case.write("policy.toml", case.attester.policy_toml_pinning([7; 32]).as_bytes());
+    let report = case.report(&policy);
+    assert_eq!((&report.json["scope"], report.status), (&json!("workload"), 0));
+    assert_eq!(report.json["certificate"]["form"], "confide");
+    assert_eq!(report.json["certificate"]["spki_sha256"], hex::encode(key.hash));
+    case.write("policy.toml", case.attester.policy_toml_pinning([8; 32]).as_bytes());
+    let report = case.report(&policy);
+    assert_eq!(report.status, REJECTED, "{}", report.text);
+    assert_eq!(report.json["certificate"]["form"], "confide");
+    case.write("policy.toml", case.attester.policy_toml().as_bytes());
+    show(&Claims { not_before: NOW - 100, not_after: NOW - 1, ..own });
+    assert_eq!(case.report(&policy).status, REJECTED, "the claims have expired");
+}
+
+#[test]
+fn a_certificate_of_another_program_is_accepted_for_its_platform_alone() {
+    let case = Case::new("certificate-foreign", Tee::Tdx, None);
+    let key = CertificateKey::new();
+    let quote = case.attester.quote(&ReportData::from_digest(key.hash));
+    case.write("evidence.bin", key.certify(GRAMINE, quote).der());
+    case.write("policy.toml", case.attester.policy_toml().as_bytes());
+    let report = case.report(&["--policy", &case.path("policy.toml")]);
+    assert_eq!((&report.json["scope"], report.status), (&json!("platform"), 0));
+    assert_eq!(report.json["certificate"]["form"], "Gramine before 1.8");
+    let has_line = |start: &str, end: &str| {
+        report.text.lines().any(|line| line.starts_with(start) && line.ends_with(end))
+    };
+    assert!(has_line("certificate form", "Gramine before 1.8"), "{}", report.text);
+    assert!(has_line("certificate key", &hex::encode(key.hash)), "{}", report.text);
+    assert!(has_line("accepted", FOREIGN_CERTIFICATE), "{}", report.text);
+}
+
+#[test]
+fn gpu_evidence_in_a_certificate_is_refused_by_its_name() {
+    let case = Case::new("certificate-gpu", Tee::Tdx, None);
+    let gpu = FakeGpu::new(GpuOptions::new([3; 32], NOW)).unwrap().report(&[0; 32]);
+    case.write("evidence.bin", CertificateKey::new().certify(GRAMINE, gpu).der());
+    let mut options = vec![case.path("evidence.bin"), "--at".into(), NOW.to_string()];
+    options.extend(["--nonce".into(), "00".repeat(32)]);
+    let error = case.run(&options).unwrap_err();
+    assert!(error.message().contains("certificate holds GPU evidence"), "{}", error.message());
+}
+
+/// The extension of older versions of Gramine.
+const GRAMINE: &[u64] = &[0, 6, 9, 42, 840, 113_741, 1337, 6];
+
+/// The extension of key binding.
+const TAGGED: &[u64] = &[2, 23, 133, 5, 4, 9];
+
+fn hash(bytes: &[u8]) -> [u8; 32] {
+    confide_verifier::Crypto::sha256(&AwsLc, &[bytes])
+}
+
+/// The key of a certificate, and the hash of its SubjectPublicKeyInfo.
+struct CertificateKey {
+    key: rcgen::KeyPair,
+    hash: [u8; 32],
+}
+
+impl CertificateKey {
+    fn new() -> Self {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let spki = rcgen::PublicKeyData::subject_public_key_info(&key);
+        Self { hash: hash(&spki), key }
+    }
+
+    /// A certificate of the key with one extension.
+    fn certify(&self, id: &[u64], content: Vec<u8>) -> rcgen::Certificate {
+        let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.custom_extensions = vec![rcgen::CustomExtension::from_oid_content(id, content)];
+        params.self_signed(&self.key).unwrap()
+    }
 }
 
 #[test]
@@ -299,7 +388,15 @@ impl Case {
 
     fn run(&self, options: &[String]) -> Result<Result<AcceptedEvidence, Rejection>, CliError> {
         let all = [&["t".to_string()], options].concat();
-        judge_evidence(&Test::try_parse_from(all).unwrap().args)
+        judge_evidence(&Test::try_parse_from(all).unwrap().args).map(|verdict| verdict.result)
+    }
+
+    /// The whole answer, with the root trusted.
+    fn report(&self, more: &[&str]) -> CommandReport {
+        let mut options = [&["t".to_string()], &self.options()[..]].concat();
+        options.extend(["--root".into(), self.path("root.der")]);
+        options.extend(more.iter().map(ToString::to_string));
+        judge_evidence(&Test::try_parse_from(options).unwrap().args).unwrap().to_report()
     }
 
     fn write(&self, name: &str, bytes: &[u8]) {

@@ -1,7 +1,7 @@
 //! Conceptual message wrappers (RFC 9999): evidence, endorsements and results with their media types.
 //!
-//! A wrapper authenticates nothing. Whoever carries one has to bind its members to each other and
-//! to the connection.
+//! A wrapper authenticates nothing. The protocol that carries one has to bind its members to each
+//! other and to the connection.
 
 mod cbor;
 mod json;

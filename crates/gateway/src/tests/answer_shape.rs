@@ -88,7 +88,7 @@ async fn a_stream_leaves_in_slots_of_one_size_with_all_its_events() {
     assert!(chunks.iter().all(|chunk| chunk.len() == SLOT_BYTES), "{got}");
     assert_eq!(events_of(&chunks.concat()), events_of(EVENTS));
     assert!(chunks.last().unwrap().ends_with("data: [DONE]\n\n"), "{got}");
-    // Whoever counts tokens reads the same.
+    // A counter of tokens reads the same.
     let count = |stream: &str| {
         let mut scanner = UsageScanner::for_events();
         scanner.read_piece(stream.as_bytes());

@@ -237,7 +237,7 @@ async fn a_running_answer_has_no_receipt_yet() {
     assert!(early.starts_with("HTTP/1.1 404 ") && early.contains("\"type\":\"not_found\""));
     go_on.send(()).unwrap();
     assert_eq!(read_to_end(&mut client).await, LAST_CHUNK);
-    // Whoever has the end of the answer finds its receipt.
+    // A client that has read the end of the answer finds its receipt.
     fetch_receipt(gateway.address, id).await;
 }
 
