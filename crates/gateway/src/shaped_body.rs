@@ -146,6 +146,8 @@ impl<B: Body<Data = Bytes, Error = BodyFault> + Unpin> SlottedStream<B> {
                 }
             };
             if fault.is_some() {
+                // What is complete leaves before the fault: no later slot could bring it.
+                self.queue.release_last_event();
                 self.fault = fault;
                 self.inner = None;
             }

@@ -286,6 +286,28 @@ async fn what_came_before_a_break_arrives_and_the_break_shows() {
 }
 
 #[tokio::test]
+async fn the_last_event_arrives_although_the_stream_breaks_after_it() {
+    let last = "data: 1\n\ndata: [DONE]\n\n";
+    let answer = format!("{CHUNKED}{:x}\r\n{last}\r\n", last.len());
+    let gateway = shaped_gateway(upstream_saying(answer.leak()).await).await;
+    let got = exchange(gateway.address, GET).await;
+    assert!(got.contains("data: [DONE]\n\n") && !got.ends_with(LAST_CHUNK), "{got}");
+}
+
+#[tokio::test]
+async fn an_event_of_more_than_can_wait_breaks_the_stream_after_what_came_before() {
+    let long = format!("data: {}\n\n", "x".repeat(300_000));
+    // In pieces, so that the end of the event is not there when the bound is reached.
+    let pieces = long.as_bytes().chunks(1000).map(|piece| str::from_utf8(piece).unwrap());
+    let pieces: Vec<_> = pieces.collect();
+    let answer = encode_stream(&[&["data: 1\n\n"][..], &pieces].concat());
+    let gateway = shaped_gateway(upstream_of(answer).await).await;
+    let got = exchange(gateway.address, GET_CLOSE).await;
+    assert!(got.contains("data: 1\n\n") && !got.ends_with(LAST_CHUNK), "{}", got.len());
+    assert!(!got.contains("xxx"), "{}", got.len());
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_ends_the_work() {
     let (left, mut has_left) = mpsc::unbounded_channel();
     let upstream = upstream(move |mut stream| {
