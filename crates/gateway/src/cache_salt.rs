@@ -11,7 +11,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use confide_http::Peer;
 use hmac::{Hmac, KeyInit, Mac};
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderValue, header};
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use sha2::Sha256;
@@ -20,6 +20,7 @@ use zeroize::Zeroizing;
 use crate::{
     api_key::find_credential,
     choice_error::ChoiceError,
+    fields_of_bytes::remove_fields_of_bytes,
     request_model::{check_json_headers, parse_body},
 };
 
@@ -27,14 +28,6 @@ use crate::{
 const MEMBER: &str = "cache_salt";
 /// Separates the salts from other uses of the secret.
 const DOMAIN: &[u8] = b"confide cache salt 1";
-
-/// Fields about the bytes of a request's body, which are not true of a changed one.
-static FIELDS_OF_BYTES: [HeaderName; 4] = [
-    HeaderName::from_static("content-digest"),
-    HeaderName::from_static("repr-digest"),
-    HeaderName::from_static("digest"),
-    HeaderName::from_static("content-md5"),
-];
 
 /// The secret of this process, from which salts are derived. It ends with the process, and the use of
 /// what a server has cached ends with it.
@@ -82,9 +75,7 @@ impl CacheSalt {
         check_json_headers(headers)?;
         let salted = parse_body(body, move |body| insert_cache_salt(body, &self.0)).await;
         let salted = salted.map_err(|Unsaltable| ChoiceError::Unsaltable)?;
-        for name in &FIELDS_OF_BYTES {
-            headers.remove(name);
-        }
+        remove_fields_of_bytes(headers);
         if headers.contains_key(header::CONTENT_LENGTH) {
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(salted.len()));
         }

@@ -54,10 +54,9 @@ use crate::{
     route::{PathPattern, Route, WEBSOCKET, websocket_method},
     sealed_answer::GatewayBody,
     server_group::{Destination, ServerGroup, ServerPermit, ServerSet},
-    shaped_body::hold_head,
     trailers::TrailerRule,
     upstream::Upstream,
-    upstream_answer::AnswerRules,
+    upstream_answer::{AnswerRules, hold_head},
     upstream_exchange::{UnansweredAttempt, send_to_upstream},
     upstream_request::RequestBody,
     websocket_relay::WebSocketRelay,
@@ -375,7 +374,7 @@ impl Proxy {
         }
         let (head, body) = request_head::check_and_strip(head, body, &self.limits)?;
         let destination = Destination { target: &target, group };
-        let (answer, relay) = {
+        let (mut answer, relay) = {
             // Pinned here: an async function that takes it by value would hold it twice.
             let answer = pin!(async {
                 match handshake {
@@ -398,7 +397,7 @@ impl Proxy {
             });
             self.answer_unless_model_changes(answer).await?
         };
-        hold_head(arrived, &answer).await;
+        hold_head(arrived, &mut answer).await;
         Ok(match relay {
             None => self.meter(answer, grant, observation),
             Some((place, relay)) => relay.start(answer, place, grant),

@@ -231,14 +231,64 @@ async fn an_answer_that_cannot_be_filled_up_is_refused() {
 }
 
 #[tokio::test]
+async fn a_length_that_leaves_no_room_for_filling_is_refused() {
+    let fields = format!("content-type: application/json\r\ncontent-length: {}", u64::MAX);
+    let answer = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n{{");
+    let gateway = shaped_gateway(upstream_of(answer).await).await;
+    let got = exchange(gateway.address, GET_CLOSE).await;
+    assert!(got.starts_with("HTTP/1.1 502 ") && got.contains("upstream_unshapeable"), "{got}");
+}
+
+#[tokio::test]
 async fn an_answer_without_a_body_has_no_shape() {
     let answer = "HTTP/1.1 204 No Content\r\n\r\n".to_owned();
     let gateway = shaped_gateway(upstream_of(answer).await).await;
     assert!(exchange(gateway.address, GET_CLOSE).await.starts_with("HTTP/1.1 204 "));
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 9\r\n\r\n";
-    let gateway = shaped_gateway(upstream_of(head.into()).await).await;
-    let got = exchange(gateway.address, &GET_CLOSE.replace("GET", "HEAD")).await;
-    assert!(got.starts_with("HTTP/1.1 200 "), "{got}");
+}
+
+#[tokio::test]
+async fn the_answer_to_a_head_has_the_fields_of_the_one_to_a_get() {
+    for (fields, wanted) in [
+        ("content-type: text/plain\r\ncontent-length: 9\r\n", None),
+        ("content-type: application/json\r\ncontent-length: 9\r\n", Some("16384")),
+        ("content-type: application/json\r\ncontent-length: 16385\r\n", Some("32768")),
+        ("content-type: application/json\r\ncontent-length: 18446744073709551615\r\n", None),
+        ("content-type: text/event-stream\r\n", None),
+        ("content-length: 0\r\n", Some("0")),
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\n{fields}accept-ranges: bytes\r\n\r\n");
+        let gateway = shaped_gateway(upstream_of(answer).await).await;
+        let got = exchange(gateway.address, &GET_CLOSE.replace("GET", "HEAD")).await;
+        assert!(got.starts_with("HTTP/1.1 200 "), "{got}");
+        assert_eq!(field(&got, "content-length"), wanted, "{got}");
+        assert_eq!(field(&got, "accept-ranges").is_some(), wanted == Some("0"), "{got}");
+    }
+}
+
+#[tokio::test]
+async fn a_document_that_waits_for_its_time_leaves_the_place_at_the_server_to_the_next() {
+    let (saw, mut seen) = mpsc::unbounded_channel();
+    let upstream = upstream(move |mut stream| {
+        let saw = saw.clone();
+        async move {
+            let fields = "content-type: application/json\r\ncontent-length: 2";
+            let answer = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n{{}}");
+            while !read_until(&mut stream, "\r\n\r\n").await.is_empty() {
+                let _ = saw.send(());
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        }
+    })
+    .await;
+    let mut configuration = shaped_configuration(upstream, Binding::Key);
+    // The time of the first answer does not come while this test runs.
+    configuration.answer_shape = Some("128/1000/4096".parse().unwrap());
+    configuration.servers[0].requests_max = 1;
+    let gateway = gateway_with(configuration, GatewayLimits::default()).await;
+    let _clients = [ask(gateway.address, GET).await, ask(gateway.address, GET).await];
+    for _ in 0..2 {
+        finish_in_time(seen.recv()).await.unwrap();
+    }
 }
 
 #[tokio::test]
