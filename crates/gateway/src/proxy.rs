@@ -26,7 +26,7 @@ use crate::{
     authorizer::{Authorizer, Grant, RequestTerms},
     body::LimitedBody,
     buffer::BodyBuffers,
-    cache_salt::CacheSalt,
+    cache_salt::{self, CacheSalt},
     choice_error::ChoiceError,
     client_body::ClientBody,
     client_connection::ClientConnection,
@@ -481,7 +481,7 @@ impl Proxy {
         if let Some(receipts) = &self.receipts {
             receipts.note_owner(head, target.path(), peer);
         }
-        if group.salts_caches() && Operation::from_request(&head.method, target.path()).is_some() {
+        if group.salts_caches() && cache_salt::is_salted(&head.method, target.path()) {
             let salt = CacheSalt::of_client(&head.headers, peer, self.authorizer.is_some());
             head.extensions.insert(salt);
         }
@@ -566,7 +566,7 @@ impl Proxy {
         }
         let limits_models = grant.is_some_and(Grant::limits_models);
         let owner = head.extensions.remove::<ReceiptOwner>();
-        let salt = head.extensions.remove::<CacheSalt>();
+        let salt = CacheSalt::take_from(&mut head, group.salts_caches(), target.path())?;
         let is_streamed = !group.reads_bodies() && !limits_models;
         if is_streamed && owner.is_none() && salt.is_none() {
             observation.record_operation(&head.method, target.path(), None);
