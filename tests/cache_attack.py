@@ -43,7 +43,7 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binary")
-    parser.add_argument("--trials", type=int, default=300)
+    parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--record", type=pathlib.Path)
     parser.add_argument("--folder", type=pathlib.Path)
     arguments = parser.parse_args()

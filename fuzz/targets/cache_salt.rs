@@ -13,13 +13,18 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let mut after: Value = serde_json::from_slice(&salted).expect("a salted body is JSON");
     let own = before.as_object_mut().expect("only an object is salted");
-    own.retain(|name, _| !name.eq_ignore_ascii_case("cache_salt"));
+    own.retain(|name, _| !is_salt(name));
     let members = after.as_object_mut().expect("a salted body is an object");
     assert_eq!(members.remove("cache_salt"), Some("the salt".into()));
-    assert!(members.keys().all(|name| !name.eq_ignore_ascii_case("cache_salt")));
+    assert!(!members.keys().any(|name| is_salt(name)));
     assert_eq!(after, before);
     // Salted again, it has the new salt only.
     let again = insert_cache_salt(&salted, "another").expect("a salted body can be salted");
     let again: Value = serde_json::from_slice(&again).expect("a salted body is JSON");
     assert_eq!(again["cache_salt"], "another");
 });
+
+/// Whether a reader that folds cases could take a name for `cache_salt`.
+fn is_salt(name: &str) -> bool {
+    name.to_uppercase() == "CACHE_SALT"
+}

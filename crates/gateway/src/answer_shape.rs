@@ -2,7 +2,9 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use crate::error::GatewayError;
+use confide_encrypted_body::FRAME_OVERHEAD_BYTES;
+
+use crate::{error::GatewayError, slot_queue::WAITING_BYTES_MAX};
 
 /// The two line ends that HTTP/1.1 puts around the bytes of one slot, besides their number in
 /// hexadecimal digits (RFC 9112 section 7.1).
@@ -31,15 +33,19 @@ pub struct AnswerShapePrice {
     pub wire_record_bytes: u64,
     /// The bytes of a stream on the wire in one second.
     pub wire_bytes_per_s: f64,
+    /// The bytes of a stream with an encrypted body on the wire in one second: each slot is a frame.
+    pub encrypted_wire_bytes_per_s: f64,
     /// The bytes of the engine's events that fit into one second. A faster engine has to wait.
     pub event_bytes_per_s: f64,
-    /// The longest time for which an event waits for its slot, in milliseconds; half of it on
-    /// average.
+    /// The longest time for which an event waits that fits into one slot and finds no other before it,
+    /// in milliseconds; half of it on average.
     pub event_wait_ms_max: f64,
-    /// The longest time from the last token to the end of the stream, in milliseconds; half of it on
-    /// average.
+    /// The bytes from which an event breaks its stream.
+    pub event_bytes_max: u64,
+    /// The longest time from the last token to the end of a stream, and from the last byte of a JSON
+    /// answer to its end, in milliseconds; half of it on average.
     pub end_wait_ms_max: f64,
-    /// The bytes of the shortest answer.
+    /// The bytes of the shortest answer, of which the length of every answer is a multiple.
     pub answer_bytes_min: u64,
 }
 
@@ -102,15 +108,21 @@ impl AnswerShape {
 
     /// The price, computed.
     pub fn price(&self) -> AnswerShapePrice {
-        let digits = u64::from(self.record_bytes.ilog(16)) + 1;
-        let wire_record_bytes =
-            u64::from(self.record_bytes) + digits + LINE_END_BYTES + TLS_RECORD_BYTES;
+        let on_wire = |bytes: u64| {
+            let digits = u64::from(bytes.ilog(16)) + 1;
+            bytes + digits + LINE_END_BYTES + TLS_RECORD_BYTES
+        };
+        let record_bytes = u64::from(self.record_bytes);
+        let wire_record_bytes = on_wire(record_bytes);
+        let encrypted_bytes = on_wire(record_bytes + FRAME_OVERHEAD_BYTES as u64);
         let slots_per_s = 1000.0 / f64::from(self.interval_ms);
         AnswerShapePrice {
             wire_record_bytes,
             wire_bytes_per_s: wire_record_bytes as f64 * slots_per_s,
+            encrypted_wire_bytes_per_s: encrypted_bytes as f64 * slots_per_s,
             event_bytes_per_s: f64::from(self.record_bytes) * slots_per_s,
             event_wait_ms_max: f64::from(self.interval_ms),
+            event_bytes_max: WAITING_BYTES_MAX as u64,
             end_wait_ms_max: f64::from(self.interval_ms) * f64::from(self.slots_step),
             answer_bytes_min: self.step_bytes(),
         }
@@ -184,9 +196,13 @@ mod tests {
         let price = "1024/50/64".parse::<AnswerShape>().unwrap().price();
         assert_eq!(price.wire_record_bytes, 1024 + 7 + 22);
         assert_eq!(price.wire_bytes_per_s, 21_060.0);
+        assert_eq!(price.encrypted_wire_bytes_per_s, 21_460.0);
         assert_eq!(price.event_bytes_per_s, 20_480.0);
         assert_eq!((price.event_wait_ms_max, price.end_wait_ms_max), (50.0, 3200.0));
         assert_eq!(price.answer_bytes_min, 65_536);
         assert_eq!("4096/50/1".parse::<AnswerShape>().unwrap().price().wire_record_bytes, 4126);
+        // The frame's 20 bytes make the length of its chunk a digit longer.
+        let price = "4090/1000/1".parse::<AnswerShape>().unwrap().price();
+        assert_eq!((price.wire_bytes_per_s, price.encrypted_wire_bytes_per_s), (4119.0, 4140.0));
     }
 }

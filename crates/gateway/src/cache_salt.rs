@@ -3,15 +3,15 @@
 //! A server that keeps the work on a prompt's beginning answers sooner when another prompt begins in
 //! the same way, which tells whoever measures it what others have asked. vLLM mixes the text of the
 //! request's member `cache_salt` into the hash of the first block, so that only prompts with the same
-//! salt share work.
+//! salt share work. Not all of its paths read the member: requests to those are refused.
 
-use std::sync::OnceLock;
+use std::{fmt, sync::OnceLock};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use confide_http::Peer;
 use hmac::{Hmac, KeyInit, Mac};
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderValue, Method, header, request};
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use sha2::Sha256;
@@ -20,35 +20,77 @@ use zeroize::Zeroizing;
 use crate::{
     api_key::find_credential,
     choice_error::ChoiceError,
+    fields_of_bytes::remove_fields_of_bytes,
     request_model::{check_json_headers, parse_body},
 };
 
 /// The name of the member.
 const MEMBER: &str = "cache_salt";
+/// The paths on which vLLM is known to honour the member (its pull request 48566). On `/v1/messages`
+/// (pull request 49498) and `/v1/embeddings` only its newest versions do, and others ignore it.
+const SALTED_PATHS: [&str; 3] = ["/v1/chat/completions", "/v1/completions", "/v1/responses"];
+/// Paths to which a POST brings no prompt into a cache.
+const PROMPTLESS_PATHS: [&str; 4] =
+    ["/detokenize", "/tokenize", "/v1/files", "/v1/messages/count_tokens"];
 /// Separates the salts from other uses of the secret.
 const DOMAIN: &[u8] = b"confide cache salt 1";
-
-/// Fields about the bytes of a request's body, which are not true of a changed one.
-static FIELDS_OF_BYTES: [HeaderName; 4] = [
-    HeaderName::from_static("content-digest"),
-    HeaderName::from_static("repr-digest"),
-    HeaderName::from_static("digest"),
-    HeaderName::from_static("content-md5"),
-];
 
 /// The secret of this process, from which salts are derived. It ends with the process, and the use of
 /// what a server has cached ends with it.
 static SECRET: OnceLock<Zeroizing<[u8; 32]>> = OnceLock::new();
 
-/// The salt of one tenant: 256 bits in base64.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The salt of one tenant: 256 bits in base64. Whoever knows it could share that tenant's work.
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct CacheSalt(String);
 
-/// A body cannot be salted: it is not one JSON object in UTF-8, or has too many members.
+/// A body cannot be salted: it is not one JSON object in UTF-8 without a byte order mark, or has more
+/// than 4,096 members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsaltable;
 
+impl fmt::Debug for CacheSalt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CacheSalt(..)")
+    }
+}
+
+/// Whether a request gets a salt where caches are salted. `path` is normalised.
+pub(crate) fn is_salted(method: &Method, path: &str) -> bool {
+    *method == Method::POST && SALTED_PATHS.contains(&path)
+}
+
+/// Whether a request brings no prompt into a cache.
+fn is_promptless(method: &Method, path: &str) -> bool {
+    let is_cancellation = || {
+        let id = path.strip_prefix("/v1/responses/").and_then(|rest| rest.strip_suffix("/cancel"));
+        id.is_some_and(|id| !id.is_empty() && !id.contains('/'))
+    };
+    match *method {
+        Method::GET | Method::HEAD | Method::OPTIONS | Method::DELETE => true,
+        Method::POST => PROMPTLESS_PATHS.contains(&path) || is_cancellation(),
+        _ => false,
+    }
+}
+
 impl CacheSalt {
+    /// Takes the salt that was noted for a request. `salts_caches` says whether requests to its
+    /// servers get one.
+    ///
+    /// # Errors
+    /// [`ChoiceError::UnsaltedPath`] for a request that could bring a prompt into a cache without one.
+    pub(crate) fn take_from(
+        head: &mut request::Parts,
+        salts_caches: bool,
+        path: &str,
+    ) -> Result<Option<Self>, ChoiceError> {
+        match head.extensions.remove::<Self>() {
+            None if salts_caches && !is_promptless(&head.method, path) => {
+                Err(ChoiceError::UnsaltedPath)
+            }
+            salt => Ok(salt),
+        }
+    }
+
     /// The salt of the client of a request: of its API key if keys are checked, otherwise of its
     /// address. An address is shared by whoever is behind it.
     pub(crate) fn of_client(headers: &HeaderMap, peer: Peer, checks_keys: bool) -> Self {
@@ -82,9 +124,7 @@ impl CacheSalt {
         check_json_headers(headers)?;
         let salted = parse_body(body, move |body| insert_cache_salt(body, &self.0)).await;
         let salted = salted.map_err(|Unsaltable| ChoiceError::Unsaltable)?;
-        for name in &FIELDS_OF_BYTES {
-            headers.remove(name);
-        }
+        remove_fields_of_bytes(headers);
         if headers.contains_key(header::CONTENT_LENGTH) {
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(salted.len()));
         }
@@ -105,13 +145,13 @@ fn draw_secret() -> Zeroizing<[u8; 32]> {
 /// members are written again, with their values as they are.
 ///
 /// # Errors
-/// [`Unsaltable`] if the body is not one JSON object in UTF-8.
+/// [`Unsaltable`] if the body is not one JSON object in UTF-8 without a byte order mark, or has more
+/// than 4,096 members.
 pub fn insert_cache_salt(body: &[u8], salt: &str) -> Result<Vec<u8>, Unsaltable> {
     let text = std::str::from_utf8(body).map_err(|_| Unsaltable)?;
     let mut json = serde_json::Deserializer::from_str(text);
     let members = json.deserialize_map(MemberVisitor).map_err(|_| Unsaltable)?;
     json.end().map_err(|_| Unsaltable)?;
-    let is_salt = |name: &str| name.eq_ignore_ascii_case(MEMBER);
     let mut salted = Vec::with_capacity(body.len() + MEMBER.len() + salt.len() + 8);
     let write_text = |salted: &mut Vec<u8>, text: &str| {
         // Into memory, so that it cannot fail.
@@ -137,13 +177,19 @@ pub fn insert_cache_salt(body: &[u8], salt: &str) -> Result<Vec<u8>, Unsaltable>
     Ok(salted)
 }
 
+/// Whether some reader could take a name for that of the member. Go's reader compares names without
+/// regard to case, by Unicode's simple folding: to it, the long s (`ſ`) is an `s`.
+fn is_salt(name: &str) -> bool {
+    name.chars().flat_map(char::to_uppercase).eq(MEMBER.chars().flat_map(char::to_uppercase))
+}
+
 /// Reads the members of an object, with their values as they are written.
 struct MemberVisitor;
 
 impl<'de> Visitor<'de> for MemberVisitor {
     type Value = Vec<(String, &'de RawValue)>;
 
-    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a JSON object")
     }
 
@@ -195,6 +241,8 @@ mod tests {
             "\"cache_salt\":\"mine\"",
             "\"cache_s\\u0061lt\":\"mine\"",
             "\"Cache_Salt\":\"mine\"",
+            "\"cache_\u{17f}alt\":\"mine\"",
+            "\"CACHE_\\u017fALT\":\"mine\"",
             "\"cache_salt\":null,\"cache_salt\":[\"mine\"]",
         ] {
             let body = format!("{{\"model\":\"\\u006d\",{own}, \"n\": 1.0 }}");
@@ -209,6 +257,44 @@ mod tests {
             assert_eq!(salt(body), Err(Unsaltable), "{body}");
         }
         assert_eq!(insert_cache_salt(b"{\"a\":\"\xff\"}", "S"), Err(Unsaltable));
+        // Some readers skip a byte order mark, and others do not (RFC 8259 section 8.1).
+        assert_eq!(salt("\u{feff}{}"), Err(Unsaltable));
+    }
+
+    #[test]
+    fn a_body_of_too_many_members_is_refused() {
+        let body = |count: usize| {
+            let members: Vec<_> = (0..count).map(|number| format!("\"{number}\":1")).collect();
+            format!("{{{}}}", members.join(","))
+        };
+        assert!(salt(&body(MEMBERS_MAX)).is_ok());
+        assert_eq!(salt(&body(MEMBERS_MAX + 1)), Err(Unsaltable));
+    }
+
+    #[test]
+    fn only_what_brings_no_prompt_into_a_cache_goes_without_a_salt() {
+        for (method, path, wanted) in [
+            (Method::POST, "/v1/chat/completions", (true, false)),
+            (Method::POST, "/v1/responses", (true, false)),
+            (Method::GET, "/v1/responses", (false, true)),
+            (Method::POST, "/v1/responses/resp_1/cancel", (false, true)),
+            (Method::POST, "/v1/responses//cancel", (false, false)),
+            (Method::POST, "/v1/responses/a/b/cancel", (false, false)),
+            (Method::POST, "/v1/messages", (false, false)),
+            (Method::POST, "/v1/messages/count_tokens", (false, true)),
+            (Method::POST, "/v1/embeddings", (false, false)),
+            (Method::PUT, "/v1/files", (false, false)),
+            (Method::DELETE, "/v1/files/1", (false, true)),
+        ] {
+            let got = (is_salted(&method, path), is_promptless(&method, path));
+            assert_eq!(got, wanted, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn a_salt_is_not_shown() {
+        let salt = CacheSalt::derive(b"key", b"a");
+        assert!(!format!("{salt:?}").contains(&salt.0));
     }
 
     #[test]

@@ -29,8 +29,17 @@ pub(crate) enum ChoiceError {
     #[error(transparent)]
     ModelNotNamed(#[from] ModelFieldError),
     /// No salt for the prefix cache can be written into the body.
-    #[error("request body: wanted one JSON object in UTF-8, got something else")]
+    #[error(
+        "request body: wanted one JSON object in UTF-8, of at most 4,096 members and without a byte \
+         order mark, got something else"
+    )]
     Unsaltable,
+    /// Requests get a salt, which the model server is not known to honour on this path.
+    #[error(
+        "path: wanted /v1/chat/completions, /v1/completions or /v1/responses for a prompt, because \
+         model servers are not known to honour a cache salt on others"
+    )]
+    UnsaltedPath,
     /// No server of the group lists the model.
     #[error("the model does not exist: no model server of this path lists it")]
     ModelNotFound,
@@ -59,6 +68,7 @@ impl ChoiceError {
             Self::BodyLate { .. } => (StatusCode::REQUEST_TIMEOUT, "request_timeout"),
             Self::ModelNotNamed(_) => (StatusCode::BAD_REQUEST, "model_not_named"),
             Self::Unsaltable => (StatusCode::BAD_REQUEST, "body_not_json"),
+            Self::UnsaltedPath => (StatusCode::FORBIDDEN, "cache_salt_unsupported"),
             Self::ModelNotFound => (StatusCode::NOT_FOUND, "model_not_found"),
             Self::BuffersFull => (StatusCode::SERVICE_UNAVAILABLE, "gateway_busy"),
             Self::Queue(QueueError::Full { .. }) | Self::QueueShareFull { .. } => {

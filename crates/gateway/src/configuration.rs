@@ -56,7 +56,7 @@ pub struct GatewayConfiguration {
     pub routes: Vec<Route>,
     /// The targets of a tunnel in the same process, as `HOST:PORT`.
     pub tunnel_allow: Vec<String>,
-    /// The shape of answers on the wire; without one, their sizes and times are the engine's.
+    /// The shape of answers on the wire; without one, their sizes and times are the model server's.
     pub answer_shape: Option<AnswerShape>,
 }
 
@@ -73,8 +73,9 @@ impl GatewayConfiguration {
     }
 
     /// Checks the number of servers, the fields of servers and routes, that none is listed twice,
-    /// that each route leads to a group with a server, and that a route leads to each server's
-    /// group.
+    /// that each route leads to a group with a server and a route to each server's group, that the
+    /// servers of a group all get a cache salt or none, and that no WebSocket passes where answers
+    /// have a shape or requests a salt.
     ///
     /// # Errors
     /// [`GatewayError`] for the first check that fails.
@@ -211,6 +212,10 @@ impl GatewayConfiguration {
             route.parse_pattern()?;
             if self.answer_shape.is_some() && route.allows_method(&websocket_method()) {
                 return Err(GatewayError::UnshapedWebSocket { route: route.path.clone() });
+            }
+            let is_salted = |server: &ModelServer| server.group == route.group && server.cache_salt;
+            if route.allows_method(&websocket_method()) && self.servers.iter().any(is_salted) {
+                return Err(GatewayError::UnsaltedWebSocket { route: route.path.clone() });
             }
             let earlier = &self.routes[..index];
             let twice = |method: &&str| {
@@ -358,8 +363,8 @@ struct CanonicalRoute<'a> {
     path: &'a str,
 }
 
-// Weights, limits and health are not here: they decide when a server gets a prompt, not whether it
-// may see one.
+// Shares of requests (`weight`), limits and health checks are not here: they decide when a server
+// gets a prompt, not whether it may see one.
 #[derive(Serialize)]
 struct CanonicalUpstream<'a> {
     /// Absent unless it is true, so that the digest of such a configuration stays what it was.
@@ -519,6 +524,9 @@ mod tests {
         assert!(matches!(configuration.check(), Err(GatewayError::Server { .. })));
         configuration.servers[1].cache_salt = true;
         assert!(configuration.check().is_ok());
+        configuration.add_route(Route::parse("WEBSOCKET /v1/realtime", DEFAULT_GROUP).unwrap());
+        let refused = configuration.check();
+        assert!(matches!(refused, Err(GatewayError::UnsaltedWebSocket { .. })), "{refused:?}");
     }
 
     #[test]

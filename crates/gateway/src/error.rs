@@ -100,6 +100,12 @@ pub enum GatewayError {
         /// The path of the route.
         route: String,
     },
+    /// The messages of a WebSocket get no cache salt.
+    #[error("route `{route}` allows WebSockets, whose messages get no cache salt")]
+    UnsaltedWebSocket {
+        /// The path of the route.
+        route: String,
+    },
     /// A certificate or its key cannot be read.
     #[error("{part} is not usable: wanted PEM (RFC 7468), got {got}")]
     Certificate {

@@ -42,6 +42,7 @@ mod error;
 mod evidence_fault;
 mod failure_log;
 mod fault;
+mod fields_of_bytes;
 mod fresh_evidence;
 mod gateway;
 mod guess_limit;

@@ -49,6 +49,11 @@ impl<B> MeteredBody<B> {
     pub(crate) fn without_meter(inner: B) -> Self {
         Self { inner, meter: None }
     }
+
+    /// The body itself. What is read from it directly is not counted.
+    pub(crate) fn inner_mut(&mut self) -> &mut B {
+        &mut self.inner
+    }
 }
 
 /// Counts the tokens of an answer for its grant and its report, and hashes it for its receipt, if it

@@ -21,7 +21,7 @@ use crate::{
     metrics::{GatewayMetrics, ModelMetrics, PROVIDER, RequestTimes, RouteMetrics},
     operation::Operation,
     outcome::RequestOutcome,
-    shaped_body::HeadGrid,
+    shaped_body::ShapeMark,
     span::{FinishedSpan, SpanEvents, method_name},
     token_report::TokenReport,
     trace_context::{TRACEPARENT, TRACESTATE, TraceParent},
@@ -168,7 +168,7 @@ impl RequestObservation {
             active.status = Some(status);
             active.events.head = active.event_time();
             // The times of a shaped answer are those of its slots, not those of tokens.
-            let is_shaped = response.extensions().get::<HeadGrid>().is_some();
+            let is_shaped = response.extensions().get::<ShapeMark>().is_some();
             active.is_streamed = active.operation.is_some()
                 && status.is_success()
                 && !is_shaped

@@ -26,7 +26,7 @@ use crate::{
     authorizer::{Authorizer, Grant, RequestTerms},
     body::LimitedBody,
     buffer::BodyBuffers,
-    cache_salt::CacheSalt,
+    cache_salt::{self, CacheSalt},
     choice_error::ChoiceError,
     client_body::ClientBody,
     client_connection::ClientConnection,
@@ -54,10 +54,9 @@ use crate::{
     route::{PathPattern, Route, WEBSOCKET, websocket_method},
     sealed_answer::GatewayBody,
     server_group::{Destination, ServerGroup, ServerPermit, ServerSet},
-    shaped_body::hold_head,
     trailers::TrailerRule,
     upstream::Upstream,
-    upstream_answer::AnswerRules,
+    upstream_answer::{AnswerRules, hold_head},
     upstream_exchange::{UnansweredAttempt, send_to_upstream},
     upstream_request::RequestBody,
     websocket_relay::WebSocketRelay,
@@ -375,7 +374,7 @@ impl Proxy {
         }
         let (head, body) = request_head::check_and_strip(head, body, &self.limits)?;
         let destination = Destination { target: &target, group };
-        let (answer, relay) = {
+        let (mut answer, relay) = {
             // Pinned here: an async function that takes it by value would hold it twice.
             let answer = pin!(async {
                 match handshake {
@@ -398,7 +397,7 @@ impl Proxy {
             });
             self.answer_unless_model_changes(answer).await?
         };
-        hold_head(arrived, &answer).await;
+        hold_head(arrived, &mut answer).await;
         Ok(match relay {
             None => self.meter(answer, grant, observation),
             Some((place, relay)) => relay.start(answer, place, grant),
@@ -482,7 +481,7 @@ impl Proxy {
         if let Some(receipts) = &self.receipts {
             receipts.note_client(head, target.path(), peer)?;
         }
-        if group.salts_caches() && Operation::from_request(&head.method, target.path()).is_some() {
+        if group.salts_caches() && cache_salt::is_salted(&head.method, target.path()) {
             let salt = CacheSalt::of_client(&head.headers, peer, self.authorizer.is_some());
             head.extensions.insert(salt);
         }
@@ -568,7 +567,7 @@ impl Proxy {
         }
         let limits_models = grant.is_some_and(Grant::limits_models);
         let client = head.extensions.remove::<ReceiptClient>();
-        let salt = head.extensions.remove::<CacheSalt>();
+        let salt = CacheSalt::take_from(&mut head, group.salts_caches(), target.path())?;
         let is_streamed = !group.reads_bodies() && !limits_models;
         if is_streamed && client.is_none() && salt.is_none() {
             observation.record_operation(&head.method, target.path(), None);

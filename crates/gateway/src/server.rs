@@ -34,8 +34,8 @@ pub struct ModelServer {
     pub models: Vec<String>,
     /// SHA-256 of the manifest of the one model that the server names, if it is known.
     ///
-    /// The server states the manifest digest; the gateway does not measure weights. If it is
-    /// known, the gateway asks for it repeatedly, and stops serving when the answer changes.
+    /// The server states this digest, and nothing is measured for it. If it is known, the gateway asks
+    /// for it repeatedly, and stops serving when the answer changes.
     pub model_manifest_sha256: Option<[u8; 32]>,
     /// The share of requests relative to the other servers of the group: 1 to [`WEIGHT_MAX`].
     pub weight: u32,

@@ -6,9 +6,9 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// The largest number of bytes that wait for their slot. It bounds the memory of a stream, and the
-/// length of one event.
-const WAITING_BYTES_MAX: usize = 256 * 1024;
+/// The number of bytes from which no more are read until some have left. It bounds the memory of an
+/// answer, and the length of one event.
+pub(crate) const WAITING_BYTES_MAX: usize = 256 * 1024;
 /// What fills a comment.
 const FILLER: u8 = b' ';
 /// A comment is a colon, its text and an empty line, which keeps it apart from the next event for
@@ -19,7 +19,7 @@ const SHORTEST_COMMENT_BYTES: usize = 3;
 const LAST_EVENTS: [&[u8]; 4] =
     [b"message_stop", b"response.completed", b"response.incomplete", b"response.failed"];
 
-/// One event is longer than what may wait.
+/// One event is longer than what may wait, or the last one with what follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event is too long for a shaped stream: wanted less than 262144 bytes")]
 pub struct EventTooLong;
@@ -83,17 +83,26 @@ impl SlotQueue {
         self.complete_bytes > 0
     }
 
-    /// Adds the next bytes of the stream.
+    /// Adds the next bytes of the stream. Afterwards there is room, or there will be once the complete
+    /// events have left.
     ///
     /// # Errors
-    /// [`EventTooLong`] if there is no room and no complete event that could make some.
+    /// [`EventTooLong`] if what has to wait for the end of its event, or for that of the stream,
+    /// leaves no room. The complete events before it can still be taken.
     pub fn push(&mut self, piece: &[u8]) -> Result<(), EventTooLong> {
         self.waiting.extend_from_slice(piece);
         self.find_events();
-        match self.has_room() || self.has_complete_event() {
+        match self.waiting.len() - self.complete_bytes < WAITING_BYTES_MAX {
             true => Ok(()),
             false => Err(EventTooLong),
         }
+    }
+
+    /// Lets the last event leave with the next slots if it is complete: the stream has broken off, so
+    /// that no last slot will come.
+    pub fn release_last_event(&mut self) {
+        self.has_last_event = false;
+        self.complete_bytes = self.event_start;
     }
 
     /// Ends the stream: what waits is all that is left.
@@ -333,6 +342,49 @@ mod tests {
         queue.end();
         let slots: Vec<_> = std::iter::from_fn(|| queue.next_slot()).collect();
         assert_eq!(read_events(&slots.concat()).len(), pushed);
+    }
+
+    #[test]
+    fn a_long_event_behind_a_complete_one_is_refused_and_leaves_no_queue_without_room() {
+        let long = [b'x'; 1000];
+        for (first, is_slotted) in [(event(10), false), (event(10), true), (String::new(), true)] {
+            let mut queue = SlotQueue::new(128, 1);
+            queue.push(first.as_bytes()).unwrap();
+            let refused = (0..WAITING_BYTES_MAX / long.len() + 1).any(|_| {
+                let pushed = queue.push(&long);
+                if is_slotted {
+                    queue.next_slot().unwrap();
+                }
+                assert!(pushed.is_err() || queue.has_room() || queue.has_complete_event());
+                pushed == Err(EventTooLong)
+            });
+            assert!(refused, "{first:?} {is_slotted}");
+        }
+    }
+
+    #[test]
+    fn a_last_event_that_leaves_no_room_is_refused_and_can_still_be_taken() {
+        let last = format!("event: response.completed\ndata: {}\n\n", "y".repeat(300_000));
+        let mut queue = SlotQueue::new(1024, 1);
+        queue.push(event(5).as_bytes()).unwrap();
+        assert_eq!(queue.push(last.as_bytes()), Err(EventTooLong));
+        queue.release_last_event();
+        let mut sent = Vec::new();
+        while queue.has_complete_event() {
+            sent.extend(queue.next_slot().unwrap());
+        }
+        assert_eq!(read_events(&sent), read_events((event(5) + &last).as_bytes()));
+    }
+
+    #[test]
+    fn a_last_event_leaves_without_what_follows_it_if_the_stream_breaks_off() {
+        let mut queue = SlotQueue::new(128, 64);
+        queue.push(b"data: 1\n\ndata: [DONE]\n\ndata: cut").unwrap();
+        assert!(queue.next_slot().unwrap().starts_with(b"data: 1\n\n: "));
+        assert!(!queue.has_complete_event());
+        queue.release_last_event();
+        assert!(queue.next_slot().unwrap().starts_with(b"data: [DONE]\n\n: "));
+        assert!(!queue.has_complete_event());
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use confide_http::{BodyPace, remove_hop_by_hop};
-use http::{Method, Response, Version, header};
+use http::{HeaderValue, Method, Response, Version, header};
 use http_body_util::Either;
+use tokio::time::Instant;
 
 use crate::{
     answer::AnswerBody,
@@ -72,5 +73,16 @@ impl AnswerRules<'_> {
             None => ShapedBody::Unshaped(body),
         };
         Ok(Response::from_parts(head, MeteredBody::without_meter(Either::Left(body))))
+    }
+}
+
+/// Waits until the head of an answer may leave. `arrived` is the time of its request, if answers have
+/// a shape.
+pub(crate) async fn hold_head(arrived: Option<Instant>, answer: &mut Response<AnswerBody>) {
+    let Some(arrived) = arrived else { return };
+    let Either::Left(body) = answer.body_mut().inner_mut() else { return };
+    // Boxed, because other requests do not need the space.
+    if let Some(length) = Box::pin(body.hold_head(arrived)).await {
+        answer.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     }
 }

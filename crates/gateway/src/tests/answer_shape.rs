@@ -231,14 +231,64 @@ async fn an_answer_that_cannot_be_filled_up_is_refused() {
 }
 
 #[tokio::test]
+async fn a_length_that_leaves_no_room_for_filling_is_refused() {
+    let fields = format!("content-type: application/json\r\ncontent-length: {}", u64::MAX);
+    let answer = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n{{");
+    let gateway = shaped_gateway(upstream_of(answer).await).await;
+    let got = exchange(gateway.address, GET_CLOSE).await;
+    assert!(got.starts_with("HTTP/1.1 502 ") && got.contains("upstream_unshapeable"), "{got}");
+}
+
+#[tokio::test]
 async fn an_answer_without_a_body_has_no_shape() {
     let answer = "HTTP/1.1 204 No Content\r\n\r\n".to_owned();
     let gateway = shaped_gateway(upstream_of(answer).await).await;
     assert!(exchange(gateway.address, GET_CLOSE).await.starts_with("HTTP/1.1 204 "));
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 9\r\n\r\n";
-    let gateway = shaped_gateway(upstream_of(head.into()).await).await;
-    let got = exchange(gateway.address, &GET_CLOSE.replace("GET", "HEAD")).await;
-    assert!(got.starts_with("HTTP/1.1 200 "), "{got}");
+}
+
+#[tokio::test]
+async fn the_answer_to_a_head_has_the_fields_of_the_one_to_a_get() {
+    for (fields, wanted) in [
+        ("content-type: text/plain\r\ncontent-length: 9\r\n", None),
+        ("content-type: application/json\r\ncontent-length: 9\r\n", Some("16384")),
+        ("content-type: application/json\r\ncontent-length: 16385\r\n", Some("32768")),
+        ("content-type: application/json\r\ncontent-length: 18446744073709551615\r\n", None),
+        ("content-type: text/event-stream\r\n", None),
+        ("content-length: 0\r\n", Some("0")),
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\n{fields}accept-ranges: bytes\r\n\r\n");
+        let gateway = shaped_gateway(upstream_of(answer).await).await;
+        let got = exchange(gateway.address, &GET_CLOSE.replace("GET", "HEAD")).await;
+        assert!(got.starts_with("HTTP/1.1 200 "), "{got}");
+        assert_eq!(field(&got, "content-length"), wanted, "{got}");
+        assert_eq!(field(&got, "accept-ranges").is_some(), wanted == Some("0"), "{got}");
+    }
+}
+
+#[tokio::test]
+async fn a_document_that_waits_for_its_time_leaves_the_place_at_the_server_to_the_next() {
+    let (saw, mut seen) = mpsc::unbounded_channel();
+    let upstream = upstream(move |mut stream| {
+        let saw = saw.clone();
+        async move {
+            let fields = "content-type: application/json\r\ncontent-length: 2";
+            let answer = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n{{}}");
+            while !read_until(&mut stream, "\r\n\r\n").await.is_empty() {
+                let _ = saw.send(());
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        }
+    })
+    .await;
+    let mut configuration = shaped_configuration(upstream, Binding::Key);
+    // The time of the first answer does not come while this test runs.
+    configuration.answer_shape = Some("128/1000/4096".parse().unwrap());
+    configuration.servers[0].requests_max = 1;
+    let gateway = gateway_with(configuration, GatewayLimits::default()).await;
+    let _clients = [ask(gateway.address, GET).await, ask(gateway.address, GET).await];
+    for _ in 0..2 {
+        finish_in_time(seen.recv()).await.unwrap();
+    }
 }
 
 #[tokio::test]
@@ -283,6 +333,28 @@ async fn what_came_before_a_break_arrives_and_the_break_shows() {
     let gateway = shaped_gateway(upstream_saying(answer.leak()).await).await;
     let got = exchange(gateway.address, GET).await;
     assert!(got.contains("data: 1\n\n") && !got.ends_with(LAST_CHUNK), "{got}");
+}
+
+#[tokio::test]
+async fn the_last_event_arrives_although_the_stream_breaks_after_it() {
+    let last = "data: 1\n\ndata: [DONE]\n\n";
+    let answer = format!("{CHUNKED}{:x}\r\n{last}\r\n", last.len());
+    let gateway = shaped_gateway(upstream_saying(answer.leak()).await).await;
+    let got = exchange(gateway.address, GET).await;
+    assert!(got.contains("data: [DONE]\n\n") && !got.ends_with(LAST_CHUNK), "{got}");
+}
+
+#[tokio::test]
+async fn an_event_of_more_than_can_wait_breaks_the_stream_after_what_came_before() {
+    let long = format!("data: {}\n\n", "x".repeat(300_000));
+    // In pieces, so that the end of the event is not there when the bound is reached.
+    let pieces = long.as_bytes().chunks(1000).map(|piece| str::from_utf8(piece).unwrap());
+    let pieces: Vec<_> = pieces.collect();
+    let answer = encode_stream(&[&["data: 1\n\n"][..], &pieces].concat());
+    let gateway = shaped_gateway(upstream_of(answer).await).await;
+    let got = exchange(gateway.address, GET_CLOSE).await;
+    assert!(got.contains("data: 1\n\n") && !got.ends_with(LAST_CHUNK), "{}", got.len());
+    assert!(!got.contains("xxx"), "{}", got.len());
 }
 
 #[tokio::test]

@@ -166,6 +166,31 @@ async fn a_receipt_covers_the_request_as_it_came_and_as_it_was_sent() {
 }
 
 #[tokio::test]
+async fn a_prompt_on_a_path_that_is_not_known_to_honour_a_salt_goes_nowhere() {
+    let (_closed, upstream) = closed_address();
+    let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
+    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
+    configuration.routes = vec![Route::dangerous_everything(DEFAULT_GROUP)];
+    for (cache_salt, request, wanted) in [
+        (true, "POST /v1/messages", "cache_salt_unsupported"),
+        (true, "POST /v1/embeddings", "cache_salt_unsupported"),
+        (true, "POST /v1/rerank", "cache_salt_unsupported"),
+        (true, "PUT /v1/chat/completions", "cache_salt_unsupported"),
+        (true, "POST /v1/messages/count_tokens", "upstream_unreachable"),
+        (true, "GET /v1/models", "upstream_unreachable"),
+        (false, "POST /v1/messages", "upstream_unreachable"),
+    ] {
+        configuration.servers[0].cache_salt = cache_salt;
+        let gateway = gateway_with(configuration.clone(), GatewayLimits::default()).await;
+        let body = if request.starts_with("GET") { "" } else { "content-length: 2\r\n\r\n{}" };
+        let end = if body.is_empty() { "\r\n" } else { "" };
+        let request = format!("{request} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n{body}{end}");
+        let got = exchange(gateway.address, &request).await;
+        assert!(got.contains(wanted), "{request}: {got}");
+    }
+}
+
+#[tokio::test]
 async fn a_body_that_cannot_be_salted_goes_nowhere() {
     let (_closed, upstream) = closed_address();
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
@@ -175,6 +200,7 @@ async fn a_body_that_cannot_be_salted_goes_nowhere() {
     for (fields, request, wanted) in [
         ("", "[1]", "body_not_json"),
         ("", "", "body_not_json"),
+        ("", "\u{feff}{}", "body_not_json"),
         ("content-encoding: gzip\r\n", "{}", "content_coding"),
     ] {
         let request = format!(

@@ -5,14 +5,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use confide_channel::KeyIdentity;
 use confide_encrypted_body::{
-    AnswerNonce, AnswerOpener, BodyEnd, BodyKem, BodyPublicKey, EncryptedBodyError, FrameReader,
-    KEY_CONFIG_PROBLEM, RequestSealer, parse_key_configs,
+    AnswerNonce, AnswerOpener, BodyEnd, BodyKem, BodyPublicKey, EncryptedBodyError,
+    FRAME_OVERHEAD_BYTES, FrameReader, KEY_CONFIG_PROBLEM, LENGTH_BYTES, RequestSealer,
+    parse_key_configs,
 };
 use confide_evidence::{Attest, AttestError, ReportData};
 use confide_receipt::{AttestationReport, RECEIVED_EVENT, RETURNED_EVENT, SignedReceipt};
 
 use super::*;
 use crate::{
+    AnswerShape,
     encrypted_request::EncryptedRequests,
     limits::EncryptedBodyLimits,
     receipt_book::ReceiptBook,
@@ -54,9 +56,19 @@ async fn gateway_with_identity(
     limits: GatewayLimits,
     identity: IdentitySource,
 ) -> RunningGateway {
+    gateway_with_shape(upstream, limits, identity, None).await
+}
+
+async fn gateway_with_shape(
+    upstream: SocketAddr,
+    limits: GatewayLimits,
+    identity: IdentitySource,
+    shape: Option<AnswerShape>,
+) -> RunningGateway {
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
     let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
     configuration.routes.push(Route::parse("POST /upload", DEFAULT_GROUP).unwrap());
+    configuration.answer_shape = shape;
     let context = ReceiptContext {
         config_digest: CONFIG_DIGEST,
         is_direct: true,
@@ -217,16 +229,20 @@ impl Answer {
     }
 }
 
-fn join_chunks(mut bytes: &[u8]) -> Vec<u8> {
-    let mut body = Vec::new();
+fn join_chunks(bytes: &[u8]) -> Vec<u8> {
+    split_chunks(bytes).concat()
+}
+
+fn split_chunks(mut bytes: &[u8]) -> Vec<&[u8]> {
+    let mut chunks = Vec::new();
     loop {
         let end = bytes.windows(2).position(|window| window == b"\r\n").expect("a chunk");
         let length = std::str::from_utf8(&bytes[..end]).unwrap();
         let length = usize::from_str_radix(length, 16).unwrap();
         if length == 0 {
-            return body;
+            return chunks;
         }
-        body.extend_from_slice(&bytes[end + 2..][..length]);
+        chunks.push(&bytes[end + 2..][..length]);
         bytes = &bytes[end + 4 + length..];
     }
 }
@@ -452,6 +468,57 @@ async fn bodies_stream_in_both_directions() {
     let mut opener = request.answer_opener(&head);
     let read = FrameReader::new(BodyEnd::FinalFrame, 1024).read(&mut &frame[..]).unwrap();
     assert_eq!(opener.open_frame(read.unwrap()).unwrap(), b"data: 1\n\n");
+}
+
+#[tokio::test]
+async fn each_slot_of_a_shaped_answer_is_one_frame_of_one_size() {
+    const SLOT_BYTES: usize = 256;
+    let events = "data: 1\n\ndata: [DONE]\n\n";
+    let streamed = format!("{CHUNKED}{:x}\r\n{events}\r\n{LAST_CHUNK}", events.len());
+    let fields = format!("content-type: application/json\r\ncontent-length: {}", ANSWER.len());
+    let document = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n{ANSWER}");
+    for (answer, is_stream) in [(streamed, true), (document, false)] {
+        let upstream = upstream(move |mut stream| {
+            let answer = answer.clone();
+            async move {
+                while read_until(&mut stream, REQUEST).await.ends_with(REQUEST) {
+                    let _ = stream.write_all(answer.as_bytes()).await;
+                }
+            }
+        })
+        .await;
+        let shape = Some(format!("{SLOT_BYTES}/5/4").parse().unwrap());
+        let limits = GatewayLimits::default();
+        let running = gateway_with_shape(upstream, limits, Arc::new(|| KEY), shape).await;
+        for end in ENDS {
+            let key = fetch_key(running.address, BodyKem::X25519).await;
+            let request = EncryptedRequest::seal(&key, end, &[REQUEST, ""]);
+            let body = request.frames.iter().flat_map(|frame| chunk(frame)).collect::<Vec<_>>();
+            let mut stream = TcpStream::connect(running.address).await.unwrap();
+            let head = request.head(CHAT, end);
+            let sent = [head.as_bytes(), &body, LAST_CHUNK.as_bytes()].concat();
+            stream.write_all(&sent).await.unwrap();
+            let mut bytes = Vec::new();
+            finish_in_time(stream.read_to_end(&mut bytes)).await.unwrap();
+            let head_end = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+            let chunks = split_chunks(&bytes[head_end..]);
+            assert!(chunks.len() >= 4 && chunks.len().is_multiple_of(4), "{}", chunks.len());
+            // The announcement of the final frame is a length of its own.
+            let announced = if end == BodyEnd::FinalFrame { LENGTH_BYTES } else { 0 };
+            for (index, chunk) in chunks.iter().enumerate() {
+                let announced = if index + 1 == chunks.len() { announced } else { 0 };
+                assert_eq!(chunk.len(), SLOT_BYTES + FRAME_OVERHEAD_BYTES + announced);
+            }
+            let head = String::from_utf8(bytes[..head_end].to_vec()).unwrap();
+            let text = request.open(&Answer { head, body: chunks.concat() }).unwrap();
+            assert_eq!(text.len(), chunks.len() * SLOT_BYTES);
+            match is_stream {
+                true => assert!(text.starts_with("data: 1\n\n: ") || text.starts_with(": ")),
+                false => assert_eq!(text.trim_end_matches(' '), ANSWER),
+            }
+            assert!(!is_stream || text.ends_with("data: [DONE]\n\n"), "{text}");
+        }
+    }
 }
 
 #[tokio::test]
