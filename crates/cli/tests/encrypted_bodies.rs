@@ -18,18 +18,25 @@ const SECRET: &str = "Tell me of the house.";
 const REQUEST: &str = r#"{"model":"sim","stream":true,"max_tokens":5,"seed":7,"temperature":0,
     "messages":[{"role":"user","content":"Tell me of the house."}]}"#;
 
+/// Fields of answers without text.
+const EMPTY: &str = "content-length: 0\r\n";
+const CHUNKED: &str = "transfer-encoding: chunked\r\n";
+
 /// What the proxy does with the next answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trick {
     Honesty,
     /// The answer without its last frame.
     Cut,
-    /// The answer with a bit changed in its middle.
+    /// The answer with a bit changed in its first frame.
     Change,
     /// An answer of the proxy's own in its place.
     OwnAnswer,
     /// The answer without the field that says that it is encrypted.
     NoNonce,
+    /// An answer of the proxy's own that claims to be encrypted and has no frame: its status, its further
+    /// fields, and its body.
+    NoFrame(&'static str, &'static str, &'static str),
     /// The request without the announcement of its end.
     NoAnnouncement,
     /// The request twice; the second answer is kept.
@@ -102,14 +109,21 @@ impl Proxy {
                 answer = [&answer[..before], b"0\r\n\r\n"].concat();
             }
             Trick::Change => {
-                let middle = end + 20;
-                answer[middle] ^= 1;
+                answer[end + 20] ^= 1;
             }
             Trick::OwnAnswer => {
                 answer =
                     b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\
                            content-length: 17\r\n\r\n{\"answer\":\"mine\"}"[..]
                         .into();
+            }
+            Trick::NoFrame(status, fields, body) => {
+                let nonce = "ab".repeat(32);
+                answer = format!(
+                    "HTTP/1.1 {status}\r\nehbp-response-nonce: {nonce}\r\nconfide-body-end: final-frame\r\n\
+                     connection: close\r\n{fields}\r\n{body}"
+                )
+                .into_bytes();
             }
             Trick::NoNonce => {
                 answer = replace(&answer, b"ehbp-response-nonce", b"x-ehbp-response-nonce");
@@ -282,6 +296,17 @@ fn bodies_pass_a_proxy_that_cannot_read_them_and_every_trick_of_it_shows() {
     for (trick, status, wanted) in [
         (Trick::OwnAnswer, "502", "answer_not_encrypted"),
         (Trick::NoNonce, "502", "answer_not_encrypted"),
+        (Trick::NoFrame("204 No Content", "", ""), "502", "answer_not_authentic"),
+        (Trick::NoFrame("205 Reset Content", EMPTY, ""), "502", "answer_not_authentic"),
+        (Trick::NoFrame("304 Not Modified", "", ""), "502", "answer_not_authentic"),
+        (Trick::NoFrame("200 OK", EMPTY, ""), "502", "answer_not_authentic"),
+        (Trick::NoFrame("200 OK", CHUNKED, "0\r\n\r\n"), "502", "answer_not_authentic"),
+        (
+            Trick::NoFrame("201 Created", CHUNKED, "4\r\n\0\0\0\0\r\n0\r\n\r\n"),
+            "502",
+            "answer_not_authentic",
+        ),
+        (Trick::Change, "502", "answer_not_authentic"),
         (Trick::NoAnnouncement, "503", "gateway_key_replaced"),
     ] {
         site.proxy.play(trick);
@@ -291,11 +316,15 @@ fn bodies_pass_a_proxy_that_cannot_read_them_and_every_trick_of_it_shows() {
         site.proxy.play(Trick::Honesty);
         assert!(chat(&connect).0.starts_with("HTTP/1.1 200 "), "{trick:?}: the next one passes");
     }
-    for trick in [Trick::Cut, Trick::Change] {
-        site.proxy.play(trick);
-        let (head, body) = chat(&connect);
-        assert!(head.is_empty() || head.starts_with("HTTP/1.1 200 "), "{trick:?}: {head}");
-        assert!(!body.ends_with("0\r\n\r\n"), "{trick:?}: the answer breaks off: {body}");
+    site.proxy.play(Trick::Cut);
+    let (head, body) = chat(&connect);
+    match head.starts_with("HTTP/1.1 502 ") {
+        // The cut took the whole body.
+        true => assert!(body.contains("answer_not_authentic"), "{body}"),
+        false => {
+            assert!(head.is_empty() || head.starts_with("HTTP/1.1 200 "), "{head}");
+            assert!(!body.ends_with("0\r\n\r\n"), "the answer breaks off: {body}");
+        }
     }
     site.proxy.play(Trick::Replay);
     assert!(chat(&connect).0.starts_with("HTTP/1.1 200 "));

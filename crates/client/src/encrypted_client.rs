@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 use crate::{
     connector::{RequestBody, empty_body, streamed_body},
     error::ClientError,
-    pool::{AnswerBody, HttpClient},
+    pool::{AnswerBody, AnswerError, HttpClient},
     sealed_body::{OpenedAnswerBody, SealedRequestBody},
 };
 
@@ -142,7 +142,8 @@ impl EncryptedClient {
     ///
     /// # Errors
     /// Those of [`EncryptedClient::find_key`]; [`ClientError::Unencrypted`] for an answer in clear,
-    /// whose text says nothing, and [`ClientError::KeyReplaced`] if the gateway has another key now.
+    /// whose text says nothing, [`ClientError::Unauthenticated`] for one without a first frame of the
+    /// gateway's, and [`ClientError::KeyReplaced`] if the gateway has another key now.
     pub(crate) async fn request(
         &self,
         request: Request<RequestBody>,
@@ -162,7 +163,7 @@ impl EncryptedClient {
             }
             return Err(ClientError::Unencrypted { status: answer.status() });
         }
-        open_answer(answer, &secret)
+        open_answer(answer, &secret).await
     }
 
     /// Forgets a key that the gateway no longer has, unless another one is known by now.
@@ -195,19 +196,34 @@ fn seal_request(
     Ok((Request::from_parts(head, body), secret))
 }
 
-/// Opens an answer that has a nonce.
-fn open_answer(
+/// Opens an answer that has a nonce, up to its first frame. A nonce proves nothing, so the head is
+/// passed on only once a frame shows that the gateway answered: a proxy could otherwise forge a success
+/// that needs no body.
+async fn open_answer(
     answer: Response<AnswerBody>,
     secret: &ExchangeSecret,
 ) -> Result<Response<EncryptedAnswerBody>, ClientError> {
     let (mut head, body) = answer.into_parts();
+    let status = head.status;
+    // Programs do not read the body of such an answer, so nothing in it could vouch for it.
+    if matches!(
+        status,
+        StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED
+    ) {
+        return Err(ClientError::Unauthenticated { status, fault: EncryptedBodyError::NoFrame });
+    }
     let nonce = find_nonce(&head.headers).map_err(ClientError::Encryption)?;
     let opener = secret.open_answer(nonce).map_err(ClientError::Encryption)?;
     for name in [NONCE_FIELD, BODY_END_FIELD, header::CONTENT_LENGTH, header::TRAILER] {
         head.headers.remove(name);
     }
-    let body = Either::Right(Box::new(OpenedAnswerBody::new(body, opener)));
-    Ok(Response::from_parts(head, body))
+    let mut body = Box::new(OpenedAnswerBody::new(body, opener));
+    body.open_first_text().await.map_err(|error| match error {
+        AnswerError::Encryption(fault) => ClientError::Unauthenticated { status, fault },
+        AnswerError::Broken(error) => ClientError::Http(error),
+        AnswerError::Paused { limit: deadline } => ClientError::Slow { deadline },
+    })?;
+    Ok(Response::from_parts(head, Either::Right(body)))
 }
 
 fn find_nonce(headers: &HeaderMap) -> Result<AnswerNonce, EncryptedBodyError> {

@@ -310,6 +310,9 @@ fn failure_response(failure: &ClientError) -> Response<LocalBody> {
         ClientError::Slow { .. } => StatusCode::GATEWAY_TIMEOUT,
         ClientError::Busy { .. } | ClientError::QueueFull { .. } => return busy_response(&text),
         ClientError::Unencrypted { status } => return unencrypted_response(*status, &text),
+        ClientError::Unauthenticated { .. } => {
+            return error_response(StatusCode::BAD_GATEWAY, "answer_not_authentic", &text);
+        }
         ClientError::KeyReplaced => return replaced_key_response(&text),
         ClientError::UnencryptedWebSocket => {
             let status = StatusCode::NOT_IMPLEMENTED;

@@ -80,7 +80,9 @@ impl EncryptedHead {
         let end = BodyEnd::parse(ends.map(HeaderValue::as_bytes))?;
         // Trailers would not be encrypted.
         let encoded = [header::CONTENT_LENGTH, header::TE, header::TRAILER];
-        for name in [KEY_FIELD, BODY_END_FIELD].iter().chain(&encoded) {
+        // An answer "not modified" would have no body that could vouch for it.
+        let conditions = [header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE];
+        for name in [KEY_FIELD, BODY_END_FIELD].iter().chain(&encoded).chain(&conditions) {
             head.headers.remove(name);
         }
         // A field that names the coding of the text would be taken for that of the encrypted body.

@@ -141,8 +141,12 @@ impl EncryptedRequest {
 
     /// Sends these frames with this announcement, and reads the answer.
     async fn send_frames(&self, gateway: SocketAddr, end: BodyEnd, frames: &[Vec<u8>]) -> Answer {
+        self.send_head(gateway, &self.head(CHAT, end), frames).await
+    }
+
+    async fn send_head(&self, gateway: SocketAddr, head: &str, frames: &[Vec<u8>]) -> Answer {
         let mut stream = TcpStream::connect(gateway).await.unwrap();
-        stream.write_all(self.head(CHAT, end).as_bytes()).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
         for frame in frames {
             stream.write_all(&chunk(frame)).await.unwrap();
         }
@@ -494,6 +498,42 @@ async fn the_gateways_own_refusals_are_encrypted_once_the_request_is_open() {
         let answer = request.send(gateway).await;
         assert!(answer.head.starts_with("HTTP/1.1 502 "), "{answer:?}");
         assert!(request.open(&answer).unwrap().contains("\"upstream_unreachable\""));
+    }
+}
+
+#[tokio::test]
+async fn an_empty_answer_is_an_encrypted_empty_body_with_a_status_that_allows_one() {
+    for (status, wanted) in [
+        ("200 OK", "200"),
+        ("204 No Content", "200"),
+        ("205 Reset Content", "200"),
+        ("304 Not Modified", "502"),
+        ("404 Not Found", "404"),
+    ] {
+        let (told, mut received) = mpsc::unbounded_channel();
+        let upstream = upstream(move |mut stream| {
+            let told = told.clone();
+            async move {
+                let _ = told.send(read_until(&mut stream, REQUEST).await.to_lowercase());
+                let length = if status.starts_with("204") { "" } else { "content-length: 0\r\n" };
+                let answer = format!("HTTP/1.1 {status}\r\n{length}connection: close\r\n\r\n");
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        })
+        .await;
+        let running = gateway_for_clients(upstream, GatewayLimits::default()).await;
+        let gateway = running.address;
+        let key = fetch_key(gateway, BodyKem::X25519).await;
+        for end in ENDS {
+            let request = EncryptedRequest::seal(&key, end, &[REQUEST]);
+            let head =
+                request.head(CHAT, end).replacen("host: h", "host: h\r\nif-none-match: *", 1);
+            let answer = request.send_head(gateway, &head, &request.frames).await;
+            assert_eq!(answer.status(), wanted, "{status}: {answer:?}");
+            assert_eq!(request.open(&answer).unwrap(), "", "{status}");
+            let seen = received.recv().await.unwrap();
+            assert!(seen.starts_with("post ") && !seen.contains("if-none-match"), "{seen}");
+        }
     }
 }
 
