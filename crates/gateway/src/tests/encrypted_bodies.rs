@@ -13,7 +13,10 @@ use confide_receipt::{AttestationReport, RECEIVED_EVENT, RETURNED_EVENT, SignedR
 
 use super::*;
 use crate::{
+    api_key::ApiKeyDigest,
+    authorizer::Authorizer,
     encrypted_request::EncryptedRequests,
+    key_file::KeySet,
     limits::EncryptedBodyLimits,
     receipt_book::ReceiptBook,
     receipt_service::ReceiptService,
@@ -54,13 +57,22 @@ async fn gateway_with_identity(
     limits: GatewayLimits,
     identity: IdentitySource,
 ) -> RunningGateway {
+    gateway_with_keys(upstream, limits, identity, None).await
+}
+
+async fn gateway_with_keys(
+    upstream: SocketAddr,
+    limits: GatewayLimits,
+    identity: IdentitySource,
+    authorizer: Option<Arc<Authorizer>>,
+) -> RunningGateway {
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
     let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
     configuration.routes.push(Route::parse("POST /upload", DEFAULT_GROUP).unwrap());
     let context = ReceiptContext {
         config_digest: CONFIG_DIGEST,
         is_direct: true,
-        checks_keys: false,
+        checks_keys: authorizer.is_some(),
         encrypts_bodies: true,
         limits,
     };
@@ -69,7 +81,7 @@ async fn gateway_with_identity(
     let requests = Arc::new(EncryptedRequests::new(signer.clone()));
     let service = Arc::new(ReceiptService::new(signer, Arc::new(FakeAttester)));
     let proxy = Proxy::new(&configuration, true, limits).unwrap();
-    let proxy = proxy.with_receipts(Some(service), Some(requests));
+    let proxy = proxy.with_receipts(Some(service), Some(requests)).with_authorizer(authorizer);
     serve_proxy(proxy, limits, AdmissionLimits::default()).await
 }
 
@@ -535,6 +547,61 @@ async fn an_empty_answer_is_an_encrypted_empty_body_with_a_status_that_allows_on
             assert!(seen.starts_with("post ") && !seen.contains("if-none-match"), "{seen}");
         }
     }
+}
+
+/// The head of a request with an encrypted body of 64 KiB, of which nothing has to be sent.
+fn head_of_unsent_body(path: &str, fields: &str) -> String {
+    let key = "5a".repeat(32);
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         ehbp-encapsulated-key: {key}\r\nconfide-body-end: final-frame\r\n{fields}\
+         content-length: 65536\r\n\r\n"
+    )
+}
+
+#[tokio::test]
+async fn a_request_that_may_not_be_sent_is_refused_before_its_body_is_read() {
+    let digest = ApiKeyDigest::of_key(b"k").to_hex();
+    let keys = format!(
+        "[[key]]\nname = \"a\"\nsha256 = \"{digest}\"\nrequests_per_minute = 2\n\
+         routes = [\"POST {CHAT}\"]\n"
+    );
+    let authorizer = Arc::new(Authorizer::with_keys(KeySet::parse(&keys).unwrap(), || NOW));
+    let (upstream, mut received) = recording_upstream().await;
+    let limits = GatewayLimits::default();
+    let running = gateway_with_keys(upstream, limits, Arc::new(|| KEY), Some(authorizer)).await;
+    let gateway = running.address;
+    let (valid, wrong) = ("authorization: Bearer k\r\n", "authorization: Bearer other\r\n");
+    for (path, fields, wanted) in [
+        (CHAT, "", ("401", "invalid_api_key")),
+        (CHAT, wrong, ("401", "invalid_api_key")),
+        ("/upload", valid, ("403", "route_not_allowed_for_key")),
+        ("/nowhere", valid, ("404", "route_not_allowed")),
+    ] {
+        let mut stream = TcpStream::connect(gateway).await.unwrap();
+        stream.write_all(head_of_unsent_body(path, fields).as_bytes()).await.unwrap();
+        // The body does not come, so an answer shows that nobody waits for it.
+        let head = read_until(&mut stream, "\r\n\r\n").await;
+        let length = field(&head, "content-length").expect("a refusal has a length");
+        let mut body = vec![0; length.parse().unwrap()];
+        finish_in_time(stream.read_exact(&mut body)).await.unwrap();
+        let answer = Answer { head, body };
+        assert_eq!(answer.clear_error(), (wanted.0, wanted.1.into()), "{path} {fields}");
+    }
+    // Both requests of the minute are left: each is charged once, and no refused one was.
+    let key = fetch_key(gateway, BodyKem::X25519).await;
+    for is_left in [true, true, false] {
+        let request = EncryptedRequest::seal(&key, BodyEnd::FinalFrame, &[REQUEST]);
+        let head = request.head(CHAT, request.end);
+        let head = head.replacen("host: h\r\n", &format!("host: h\r\n{valid}"), 1);
+        let answer = request.send_head(gateway, &head, &request.frames).await;
+        match is_left {
+            true => assert_eq!(request.open(&answer).unwrap(), ANSWER),
+            false => assert_eq!(answer.clear_error(), ("429", "rate_limit_exceeded".into())),
+        }
+    }
+    assert!(received.recv().await.is_some() && received.recv().await.is_some());
+    assert!(received.try_recv().is_err(), "no model server saw the others");
 }
 
 #[tokio::test]
