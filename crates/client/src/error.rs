@@ -101,9 +101,15 @@ pub enum ClientError {
         /// The guarantee of this connection.
         got: String,
     },
-    /// The gateway behind the proxy gave no report, or one that is not accepted.
+    /// The gateway behind the proxy makes no report, or one that is not accepted.
     #[error("no key to encrypt to: {reason}")]
     Report {
+        /// The reason.
+        reason: String,
+    },
+    /// No report of the gateway behind the proxy came in time.
+    #[error("no report of the gateway: {reason}")]
+    ReportUnavailable {
         /// The reason.
         reason: String,
     },
