@@ -142,6 +142,7 @@ mod tests {
         let keys = BodyKeyPair::generate(10, 8).unwrap();
         for number in 0..8 {
             assert_eq!(keys.needs_renewal(), number >= 6, "{number}");
+    use crate::limits::EncryptedBodyLimits;
             assert_eq!(keys.remember(&make_key(number)), RequestNovelty::New);
             assert_eq!(keys.remember(&make_key(number)), RequestNovelty::Replayed);
         }
@@ -159,6 +160,16 @@ mod tests {
             ring.list_current(now).iter().map(|keys| keys.not_after).collect()
         };
         assert_eq!(list(0), [6, 5, 4, 3]);
+    #[test]
+    fn one_peer_does_not_use_up_a_key_of_the_default_validity_before_it_is_renewed() {
+        // An hour, of which two thirds pass until the renewal.
+        let minutes = 60 * 2 / 3;
+        let EncryptedBodyLimits { per_key, per_minute_per_peer } = EncryptedBodyLimits::default();
+        // After a pause, the requests of one minute come at once.
+        let sent = (minutes + 1) * per_minute_per_peer as usize;
+        assert!(sent < per_key / 4 * RENEWAL_QUARTERS, "{sent}");
+    }
+
         assert_eq!(list(5), [6, 5]);
         assert!(list(7).is_empty());
     }
