@@ -119,9 +119,13 @@ impl BodyKeyRing {
 
     /// The keys that are in use at this Unix second.
     pub(crate) fn list_current(&self, now: u64) -> Vec<Arc<BodyKeyPair>> {
-        let mut ring = self.lock();
-        ring.retain(|keys| now <= keys.not_after);
-        ring.iter().cloned().collect()
+        self.drop_ended(now);
+        self.lock().iter().cloned().collect()
+    }
+
+    /// Drops the keys whose keyset has ended at this Unix second.
+    pub(crate) fn drop_ended(&self, now: u64) {
+        self.lock().retain(|keys| now <= keys.not_after);
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<BodyKeyPair>>> {

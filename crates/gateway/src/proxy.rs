@@ -195,11 +195,14 @@ impl Proxy {
         }
     }
 
-    /// Closes idle connections, checks the health of servers, and asks them for their models, at
-    /// intervals. A slow server does not delay the others.
+    /// Closes idle connections, checks the health of servers, asks them for their models, and drops
+    /// keys that have ended, at intervals. A slow server does not delay the others.
     pub(crate) async fn maintain_servers(&self) -> Infallible {
         let mut loops: Vec<Pin<Box<dyn Future<Output = Infallible> + Send + '_>>> = Vec::new();
         loops.push(Box::pin(self.report_model_change()));
+        if let Some(receipts) = &self.receipts {
+            loops.push(Box::pin(receipts.signer().drop_ended_keys_at_intervals()));
+        }
         for group in &self.groups {
             for index in 0..group.servers().len() {
                 loops.push(Box::pin(group.maintain_server(index)));

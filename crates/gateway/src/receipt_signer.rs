@@ -1,6 +1,10 @@
 //! What signs the receipts of one version of the configuration.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use confide_channel::KeyIdentity;
 use confide_receipt::{Keyset, ReceiptError, ReceiptKey};
@@ -12,6 +16,9 @@ use crate::{
 };
 
 /// Gives the current TLS key and its expiry.
+/// The time from one look for keys whose keyset has ended to the next.
+const ENDED_KEYS_INTERVAL: Duration = Duration::from_secs(10);
+
 pub(crate) type IdentitySource = Arc<dyn Fn() -> KeyIdentity + Send + Sync>;
 
 /// The facts of one version of the configuration that receipts and reports state.
@@ -104,8 +111,60 @@ impl ReceiptSigner {
     pub(crate) fn list_body_keys(&self) -> Vec<Arc<BodyKeyPair>> {
         self.body_keys.list_current(self.book.now())
     }
+    /// Drops private keys when their keyset ends, and not upon the next request, which may be long in
+    /// coming.
+    pub(crate) async fn drop_ended_keys_at_intervals(&self) -> Infallible {
+        loop {
+            tokio::time::sleep(ENDED_KEYS_INTERVAL).await;
+            self.drop_ended_keys();
+        }
+    }
+
+    fn drop_ended_keys(&self) {
+        let now = self.book.now();
+        self.body_keys.drop_ended(now);
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.take_if(|signing| signing.tls_key.not_after < now);
+    }
+
 
     pub(crate) fn keep(&self, receipt: FinishedReceipt) {
         self.book.keep(receipt, &self.context.limits.receipts);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn private_keys_are_dropped_when_their_keyset_ends_without_a_request() {
+        static NOW: AtomicU64 = AtomicU64::new(100);
+        let not_after = 3700;
+        let context = ReceiptContext {
+            config_digest: [1; 32],
+            weights: None,
+            is_direct: true,
+            checks_keys: false,
+            encrypts_bodies: true,
+            limits: GatewayLimits::default(),
+        };
+        let book = Arc::new(ReceiptBook::new(|| NOW.load(Ordering::SeqCst)));
+        let identity = Arc::new(move || KeyIdentity { spki_sha256: [2; 32], not_after });
+        let signer = Arc::new(ReceiptSigner::new(book, identity, context));
+        let signing = Arc::downgrade(&signer.current().unwrap());
+        let keys = Arc::downgrade(&signer.list_body_keys()[0]);
+        let maintained = signer.clone();
+        let maintaining =
+            tokio::spawn(async move { maintained.drop_ended_keys_at_intervals().await });
+        for (now, is_held) in [(100, true), (not_after, true), (not_after + 1, false)] {
+            NOW.store(now, Ordering::SeqCst);
+            tokio::time::sleep(2 * ENDED_KEYS_INTERVAL).await;
+            assert_eq!(keys.upgrade().is_some(), is_held, "{now}");
+            assert_eq!(signing.upgrade().is_some(), is_held, "{now}");
+        }
+        maintaining.abort();
     }
 }
