@@ -3,7 +3,8 @@
 # JavaScript, each as a process of its own. Between them and the gateway stands a program that terminates TLS, as a
 # CDN would.
 # Usage: tests/ehbp_peers.sh CONFIDE
-# Installs them into a temporary folder (40 MB); says by name which was skipped, where one cannot be had.
+# Installs them into a temporary folder (40 MB); says by name which was skipped, where one cannot be had, and fails
+# where none can be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 confide=$(realpath "$1")
@@ -65,3 +66,7 @@ else
   echo "ehbp-peers: skipped: $javascript_client cannot be had: $(tail -n 1 "$work/npm")"
 fi
 echo "ehbp-peers: $ran of 2 clients ran"
+if [ "$ran" -eq 0 ]; then
+  echo "ehbp-peers: nothing was tested: neither client can be had" >&2
+  exit 1
+fi

@@ -1,7 +1,7 @@
 // Tinfoil's EHBP client for JavaScript against a gateway at an address: `node ehbp_peer.mjs http://HOST:PORT`.
 // Run by tests/ehbp_peers.sh, in a folder that has `ehbp`.
 import assert from 'node:assert/strict';
-import { Identity, KeyConfigMismatchError, Transport, createTransport } from 'ehbp';
+import { Identity, KeyConfigMismatchError, ProtocolError, Transport, createTransport } from 'ehbp';
 
 const ALGORITHM = 'ehbp-x25519-hkdf-sha256-aes-256-gcm';
 const base = process.argv[2];
@@ -36,9 +36,11 @@ const long = { ...question, metadata: { note: 'x'.repeat(2_000_000) } };
 const answered = await send(transport, chat, long);
 assert.equal(answered.status, 200, await answered.text());
 
-const refused = await send(transport, `${base}/nowhere`, question);
+// The model server's refusal is encrypted. The gateway's of a path is not, and this client shows no such answer.
+const refused = await send(transport, chat, { ...question, model: 'other' });
 assert.equal(refused.status, 404);
-assert.equal((await refused.json()).error.code, 'route_not_allowed');
+assert.equal((await refused.json()).error.code, 'model_not_found');
+await assert.rejects(send(transport, `${base}/nowhere`, question), ProtocolError);
 
 const other = new Transport(await Identity.fromPublicKeyHex('09' + '00'.repeat(31)), new URL(base).host);
 await assert.rejects(send(other, chat, question), KeyConfigMismatchError);

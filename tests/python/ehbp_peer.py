@@ -50,9 +50,12 @@ def main() -> None:
         pieces = (text[index : index + 7] for index in range(0, len(text), 7))
         headers = {"content-type": "application/json"}
         assert client.post(CHAT, body=pieces, headers=headers).status_code == 200
-        # The gateway's own refusal is encrypted as well.
-        refused = client.post("/nowhere", json_body=QUESTION)
+        # The model server's refusal is encrypted, and the gateway's of a path is not.
+        refused = client.post(CHAT, json_body={**QUESTION, "model": "other"})
         assert refused.status_code == 404 and "ehbp-response-nonce" in refused.headers
+        assert refused.json()["error"]["code"] == "model_not_found"
+        refused = client.post("/nowhere", json_body=QUESTION)
+        assert refused.status_code == 404 and "ehbp-response-nonce" not in refused.headers
         assert refused.json()["error"]["code"] == "route_not_allowed"
         assert client.get("/v1/models").status_code == 200
     with Client.with_public_key_hex(base, "09" + "00" * 31) as client:

@@ -28,6 +28,23 @@ use crate::{
 /// The claim of a client that attests.
 const CLIENT_CLAIM: &str = "client of a gateway";
 
+/// The arguments that say nothing to a connection which is not attested itself. Those of a group are
+/// listed one by one, because a group names neither its nested arguments nor later ones.
+const WITHOUT_EFFECT_ON_ENCRYPTED_BODIES: [&str; 12] = [
+    "attester",
+    "binding",
+    "collateral_service",
+    "collateral_store",
+    "device",
+    "device_deadline_s",
+    "gpu_index",
+    "privlevel",
+    "session_version",
+    "simulate",
+    "tsm_root",
+    "via",
+];
+
 /// The arguments of `confide connect`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -51,7 +68,7 @@ pub(crate) struct Args {
     /// Connect through a proxy that terminates TLS, such as a CDN: verify the gateway behind it by its
     /// attestation report, encrypt every request body to the key there, and refuse other answers. The proxy sees
     /// paths and header fields, API keys among them
-    #[arg(long, conflicts_with_all = ["binding", "via", "AttesterArgs"])]
+    #[arg(long, conflicts_with_all = WITHOUT_EFFECT_ON_ENCRYPTED_BODIES)]
     encrypted_bodies: bool,
     /// Verify the proxy's TLS by the root certificates of this PEM file only; by default, by those of the system
     #[arg(long, value_name = "FILE", requires = "encrypted_bodies")]
@@ -252,10 +269,71 @@ fn ready_line_fields(
         "tcb_status": take("tcb_status"),
         "advisories": take("advisories"),
         "config_digest": claims["config_digest"],
+        "weights": claims["weights"],
         "claimed_guarantee": claims["guarantee"],
         "not_after": appraised.not_after(),
         "not_after_utc": UnixSeconds(appraised.not_after()).utc().to_string(),
         "checks": take("checks"),
         "connect_ms": timings.total().as_secs_f64() * 1000.0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{ArgMatches, Args as _, Command, error::ErrorKind};
+
+    use super::*;
+
+    /// The arguments that mean something with `--encrypted-bodies`.
+    const EFFECTIVE: [&str; 14] = [
+        "allow_origin",
+        "collateral",
+        "connections",
+        "dangerous_listen_beyond_loopback",
+        "deadline_ms",
+        "encrypted_bodies",
+        "evidence_age_s",
+        "listen",
+        "policy",
+        "requests",
+        "requests_waiting",
+        "root",
+        "tls_ca",
+        "url",
+    ];
+
+    fn parse_with_encrypted_bodies(more: &[&str]) -> Result<ArgMatches, clap::Error> {
+        let given = ["connect", "https://h", "--policy", "p", "--encrypted-bodies"];
+        let command = Args::augment_args(Command::new("connect"));
+        command.try_get_matches_from([&given[..], more].concat())
+    }
+
+    #[test]
+    fn arguments_without_effect_on_encrypted_bodies_are_refused() {
+        let given: [(&str, &[&str]); 12] = [
+            ("attester", &["--attester", "device"]),
+            ("binding", &["--binding", "key"]),
+            ("collateral_service", &["--collateral-service", "vendors"]),
+            ("collateral_store", &["--collateral-store", "d"]),
+            ("device", &["--device", "tsm"]),
+            ("device_deadline_s", &["--device-deadline-s", "5"]),
+            ("gpu_index", &["--gpu-index", "0"]),
+            ("privlevel", &["--privlevel", "0"]),
+            ("session_version", &["--session-version", "3"]),
+            ("simulate", &["--simulate", "d"]),
+            ("tsm_root", &["--tsm-root", "d"]),
+            ("via", &["--via", "ws://h:1"]),
+        ];
+        for (name, more) in given {
+            let refused = parse_with_encrypted_bodies(more).expect_err(name);
+            assert_eq!(refused.kind(), ErrorKind::ArgumentConflict, "{name}: {refused}");
+        }
+        parse_with_encrypted_bodies(&["--tls-ca", "f", "--collateral", "f"]).unwrap();
+        // A new argument belongs into one of the two lists.
+        for argument in Args::augment_args(Command::new("connect")).get_arguments() {
+            let id = argument.get_id().as_str();
+            let is_refused = given.iter().any(|(name, _)| *name == id);
+            assert_ne!(EFFECTIVE.contains(&id), is_refused, "{id}");
+        }
+    }
 }

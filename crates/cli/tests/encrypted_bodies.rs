@@ -10,6 +10,7 @@ use std::{
 };
 
 use confide_tests::{ANY_PORT, CommandOutput, Folder, Process, Program, text};
+use sha2::{Digest, Sha256};
 
 const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
 /// Nothing here takes this long unless it hangs.
@@ -18,24 +19,33 @@ const SECRET: &str = "Tell me of the house.";
 const REQUEST: &str = r#"{"model":"sim","stream":true,"max_tokens":5,"seed":7,"temperature":0,
     "messages":[{"role":"user","content":"Tell me of the house."}]}"#;
 
+/// Fields of answers without text.
+const EMPTY: &str = "content-length: 0\r\n";
+const CHUNKED: &str = "transfer-encoding: chunked\r\n";
+
 /// What the proxy does with the next answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trick {
     Honesty,
     /// The answer without its last frame.
     Cut,
-    /// The answer with a bit changed in its middle.
+    /// The answer with a bit changed in its first frame.
     Change,
     /// An answer of the proxy's own in its place.
     OwnAnswer,
     /// The answer without the field that says that it is encrypted.
     NoNonce,
+    /// An answer of the proxy's own that claims to be encrypted and has no frame: its status, its further
+    /// fields, and its body.
+    NoFrame(&'static str, &'static str, &'static str),
     /// The request without the announcement of its end.
     NoAnnouncement,
     /// The request twice; the second answer is kept.
     Replay,
-    /// A report with another key.
+    /// A report with another key, whose digests do not fit.
     OtherKey,
+    /// A report with another key and all digests of it, so that only the quote does not fit.
+    OtherKeyset,
 }
 
 /// What somebody in between has seen and does.
@@ -82,7 +92,8 @@ impl Proxy {
         }
         let is_report = request.starts_with(b"GET ");
         let trick = *self.trick.lock().unwrap();
-        let trick = if is_report == (trick == Trick::OtherKey) { trick } else { Trick::Honesty };
+        let is_for_reports = matches!(trick, Trick::OtherKey | Trick::OtherKeyset);
+        let trick = if is_report == is_for_reports { trick } else { Trick::Honesty };
         if trick == Trick::NoAnnouncement {
             let text = String::from_utf8_lossy(&request[..find(&request, b"\r\n\r\n").unwrap()]);
             let line = text.lines().find(|line| line.starts_with("confide-body-end")).unwrap();
@@ -102,8 +113,7 @@ impl Proxy {
                 answer = [&answer[..before], b"0\r\n\r\n"].concat();
             }
             Trick::Change => {
-                let middle = end + 20;
-                answer[middle] ^= 1;
+                answer[end + 20] ^= 1;
             }
             Trick::OwnAnswer => {
                 answer =
@@ -111,17 +121,52 @@ impl Proxy {
                            content-length: 17\r\n\r\n{\"answer\":\"mine\"}"[..]
                         .into();
             }
+            Trick::NoFrame(status, fields, body) => {
+                let nonce = "ab".repeat(32);
+                answer = format!(
+                    "HTTP/1.1 {status}\r\nehbp-response-nonce: {nonce}\r\nconfide-body-end: final-frame\r\n\
+                     connection: close\r\n{fields}\r\n{body}"
+                )
+                .into_bytes();
+            }
             Trick::NoNonce => {
                 answer = replace(&answer, b"ehbp-response-nonce", b"x-ehbp-response-nonce");
             }
-            Trick::OtherKey => {
-                let key = find(&answer, b"\"public_key\":\"").unwrap() + 14;
-                answer[key] = if answer[key] == b'0' { b'1' } else { b'0' };
-            }
+            Trick::OtherKey => exchange_key(&mut answer[end..]),
+            Trick::OtherKeyset => exchange_keyset(&request, &mut answer[end..]),
             _ => {}
         }
         let _ = client.write_all(&answer);
     }
+}
+
+/// Changes a digit of the key in a report.
+fn exchange_key(report: &mut [u8]) {
+    let key = find(report, b"\"public_key\":\"").unwrap() + 14;
+    report[key] = if report[key] == b'0' { b'1' } else { b'0' };
+}
+
+/// The same, with the digests that follow from it.
+fn exchange_keyset(request: &[u8], report: &mut [u8]) {
+    let read = |report: &[u8]| serde_json::from_slice::<serde_json::Value>(report).unwrap();
+    let before = read(report);
+    exchange_key(report);
+    let keyset = read(report)["attestation"]["workload_keyset"].to_string();
+    let digest = format!("sha256:{}", hex::encode(Sha256::digest(keyset)));
+    let nonce = find(request, b"nonce=").unwrap() + 6;
+    let nonce = std::str::from_utf8(&request[nonce..][..64]).unwrap();
+    let statement = format!(
+        r#"{{"keyset_digest":"{digest}","nonce":"{nonce}","purpose":"aci.report_data.v1"}}"#
+    );
+    let old = before["attestation"]["report_data"].as_str().unwrap();
+    let new = hex::encode(Sha256::digest(statement));
+    let changed = replace(
+        report,
+        before["workload_keyset_digest"].as_str().unwrap().as_bytes(),
+        digest.as_bytes(),
+    );
+    let member = |digest: &str| format!("\"report_data\":\"{digest}").into_bytes();
+    report.copy_from_slice(&replace(&changed, &member(old), &member(&new)));
 }
 
 /// Sends a request on a connection of its own, and reads the answer to the end of the connection.
@@ -268,7 +313,9 @@ fn bodies_pass_a_proxy_that_cannot_read_them_and_every_trick_of_it_shows() {
     let site = Site::start("encrypted-bodies");
     let connect = site.connect();
     assert_eq!(connect.ready["encrypted_bodies"], "ehbp-x-wing-hkdf-sha256-aes-256-gcm");
-    assert_eq!(connect.ready["guarantee"], "none (custom root)");
+    assert_eq!(connect.ready["guarantee"], "none (simulated)");
+    assert_eq!(connect.ready["simulated"], true);
+    assert_eq!(connect.ready["weights"], "not measured");
     assert!(connect.ready["visible_to_proxies"].as_str().unwrap().contains("API keys"));
     let (head, body) = chat(&connect);
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}\n{body}");
@@ -282,6 +329,17 @@ fn bodies_pass_a_proxy_that_cannot_read_them_and_every_trick_of_it_shows() {
     for (trick, status, wanted) in [
         (Trick::OwnAnswer, "502", "answer_not_encrypted"),
         (Trick::NoNonce, "502", "answer_not_encrypted"),
+        (Trick::NoFrame("204 No Content", "", ""), "502", "answer_not_authentic"),
+        (Trick::NoFrame("205 Reset Content", EMPTY, ""), "502", "answer_not_authentic"),
+        (Trick::NoFrame("304 Not Modified", "", ""), "502", "answer_not_authentic"),
+        (Trick::NoFrame("200 OK", EMPTY, ""), "502", "answer_not_authentic"),
+        (Trick::NoFrame("200 OK", CHUNKED, "0\r\n\r\n"), "502", "answer_not_authentic"),
+        (
+            Trick::NoFrame("201 Created", CHUNKED, "4\r\n\0\0\0\0\r\n0\r\n\r\n"),
+            "502",
+            "answer_not_authentic",
+        ),
+        (Trick::Change, "502", "answer_not_authentic"),
         (Trick::NoAnnouncement, "503", "gateway_key_replaced"),
     ] {
         site.proxy.play(trick);
@@ -291,11 +349,15 @@ fn bodies_pass_a_proxy_that_cannot_read_them_and_every_trick_of_it_shows() {
         site.proxy.play(Trick::Honesty);
         assert!(chat(&connect).0.starts_with("HTTP/1.1 200 "), "{trick:?}: the next one passes");
     }
-    for trick in [Trick::Cut, Trick::Change] {
-        site.proxy.play(trick);
-        let (head, body) = chat(&connect);
-        assert!(head.is_empty() || head.starts_with("HTTP/1.1 200 "), "{trick:?}: {head}");
-        assert!(!body.ends_with("0\r\n\r\n"), "{trick:?}: the answer breaks off: {body}");
+    site.proxy.play(Trick::Cut);
+    let (head, body) = chat(&connect);
+    match head.starts_with("HTTP/1.1 502 ") {
+        // The cut took the whole body.
+        true => assert!(body.contains("answer_not_authentic"), "{body}"),
+        false => {
+            assert!(head.is_empty() || head.starts_with("HTTP/1.1 200 "), "{head}");
+            assert!(!body.ends_with("0\r\n\r\n"), "the answer breaks off: {body}");
+        }
     }
     site.proxy.play(Trick::Replay);
     assert!(chat(&connect).0.starts_with("HTTP/1.1 200 "));
@@ -315,6 +377,8 @@ fn a_gateway_whose_report_is_not_accepted_gets_nothing() {
     };
     site.proxy.play(Trick::OtherKey);
     refuse("workload_keyset_digest is not the digest of its content");
+    site.proxy.play(Trick::OtherKeyset);
+    refuse("the report's evidence is refused: report data");
     site.proxy.play(Trick::Honesty);
     let policy = std::fs::read_to_string(&site.policy).unwrap();
     let write = |text: &str| std::fs::write(&site.policy, text).unwrap();
@@ -325,9 +389,24 @@ fn a_gateway_whose_report_is_not_accepted_gets_nothing() {
     let digest = format!("config_digest = \"{}\"\n{}", "ab".repeat(32), other.join("\n"));
     write(&digest);
     refuse("the key is for the configuration");
+    write(&format!("weights = \"{}\"\n{policy}", "cd".repeat(32)));
+    refuse("the key is for models with the weights not measured");
     write(&policy);
-    let seen = site.proxy.seen.lock().unwrap();
-    assert!(find(&seen, b"POST ").is_none(), "nothing was sent");
+    // A gateway that was accepted, and whose next report is not: requests are no longer sent.
+    let connect = site.connect();
+    assert!(chat(&connect).0.starts_with("HTTP/1.1 200 "));
+    site.proxy.play(Trick::NoAnnouncement);
+    assert!(chat(&connect).1.contains("gateway_key_replaced"));
+    let count_posts = || {
+        let seen = site.proxy.seen.lock().unwrap();
+        seen.windows(5).filter(|window| window == b"POST ").count()
+    };
+    let sent = count_posts();
+    assert_eq!(sent, 2, "the request, and the one whose key was said to be replaced");
+    site.proxy.play(Trick::OtherKeyset);
+    let (head, body) = chat(&connect);
+    assert!(head.starts_with("HTTP/1.1 502 ") && body.contains("evidence_rejected"), "{body}");
+    assert_eq!(count_posts(), sent, "nothing was sent");
 }
 
 #[test]

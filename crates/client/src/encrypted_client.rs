@@ -1,10 +1,7 @@
 //! Sends requests through a proxy that terminates TLS, with bodies encrypted to a key that the
 //! gateway's evidence covers (docs/encrypted-bodies.md).
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use confide_encrypted_body::{
     ANSWER_NONCE_FIELD, AnswerNonce, BodyEnd, BodyPublicKey, ENCAPSULATED_KEY_FIELD, END_FIELD,
@@ -12,60 +9,28 @@ use confide_encrypted_body::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body;
-use http_body_util::{BodyExt, Either, Limited};
-use tokio::sync::Mutex;
+use http_body_util::Either;
 
 use crate::{
-    connector::{RequestBody, empty_body, streamed_body},
+    connector::{RequestBody, streamed_body},
     error::ClientError,
-    pool::{AnswerBody, HttpClient},
+    gateway_report::{ReportJudge, fetch_key},
+    pool::{AnswerBody, AnswerError, HttpClient},
     sealed_body::{OpenedAnswerBody, SealedRequestBody},
+    shared_key::{JudgedKey, KeyFailure, KeyFetch, SharedKey},
 };
 
 const KEY_FIELD: HeaderName = HeaderName::from_static(ENCAPSULATED_KEY_FIELD);
 const BODY_END_FIELD: HeaderName = HeaderName::from_static(END_FIELD);
 const NONCE_FIELD: HeaderName = HeaderName::from_static(ANSWER_NONCE_FIELD);
 
-/// The path of the attestation report.
-const REPORT_PATH: &str = "/v1/aci/attestation";
-/// The largest number of bytes of a report.
-const REPORT_BYTES_MAX: usize = 1024 * 1024;
-/// How often a report is requested while the gateway is busy, and the time from one try to the next.
-const REPORT_TRIES: u32 = 5;
-const REPORT_PAUSE: Duration = Duration::from_secs(1);
-/// The number of bytes of the challenge in a request for a report.
-pub const REPORT_NONCE_BYTES: usize = 32;
-
-/// A key of a gateway whose evidence was accepted.
-#[derive(Clone, Debug)]
-pub struct JudgedKey {
-    /// The key.
-    pub key: BodyPublicKey,
-    /// Unix seconds after which it is not used.
-    pub not_after: u64,
-}
-
-/// Judges an attestation report, which was requested with this nonce. An error says why nothing may
-/// be sent.
-pub type ReportJudge =
-    Arc<dyn Fn(&[u8], &[u8; REPORT_NONCE_BYTES]) -> Result<JudgedKey, String> + Send + Sync>;
-
 /// The body of an answer: as it came, or decrypted.
 pub(crate) type EncryptedAnswerBody = Either<AnswerBody, Box<OpenedAnswerBody>>;
 
 /// A client whose request bodies only an attested gateway can read.
 pub struct EncryptedClient {
-    http: HttpClient,
-    judge: ReportJudge,
-    clock: fn() -> u64,
-    age_max: Duration,
-    current: Mutex<Option<CurrentKey>>,
-}
-
-/// The key in use, and when its report was judged.
-struct CurrentKey {
-    judged: Arc<JudgedKey>,
-    since: Instant,
+    http: Arc<HttpClient>,
+    key: Arc<SharedKey>,
 }
 
 impl EncryptedClient {
@@ -77,64 +42,23 @@ impl EncryptedClient {
         age_max: Duration,
         clock: fn() -> u64,
     ) -> Self {
-        Self { http, judge, clock, age_max, current: Mutex::default() }
+        let http = Arc::new(http);
+        let fetching = http.clone();
+        let fetch: KeyFetch = Box::new(move || {
+            let (http, judge) = (fetching.clone(), judge.clone());
+            Box::pin(async move { fetch_key(&http, judge).await })
+        });
+        Self { http, key: SharedKey::new(fetch, age_max, clock) }
     }
 
-    /// Fetches and judges a report unless the last one is recent.
+    /// Fetches and judges a report unless the last one is recent. Requests that come together fetch
+    /// one.
     ///
     /// # Errors
-    /// [`ClientError::Report`] if there is none, or it is refused, and those of
-    /// [`HttpClient::request`].
+    /// [`ClientError::Report`] if the report is refused, and [`ClientError::ReportUnavailable`] if
+    /// none came in time, now or a moment ago.
     pub async fn find_key(&self) -> Result<Arc<JudgedKey>, ClientError> {
-        // Held while a report is fetched, so that requests that come together fetch one.
-        let mut current = self.current.lock().await;
-        if let Some(CurrentKey { judged, since }) = &*current
-            && since.elapsed() < self.age_max
-            && (self.clock)() <= judged.not_after
-        {
-            return Ok(judged.clone());
-        }
-        *current = None;
-        let since = Instant::now();
-        let judged = Arc::new(self.fetch_key().await?);
-        *current = Some(CurrentKey { judged: judged.clone(), since });
-        Ok(judged)
-    }
-
-    async fn fetch_key(&self) -> Result<JudgedKey, ClientError> {
-        let refuse = |reason: String| ClientError::Report { reason };
-        let mut nonce = [0; REPORT_NONCE_BYTES];
-        getrandom::fill(&mut nonce).map_err(|error| refuse(error.to_string()))?;
-        let answer = self.request_report(&nonce).await?;
-        if answer.status() != StatusCode::OK {
-            return Err(refuse(format!("status {} instead of a report", answer.status())));
-        }
-        let report = Limited::new(answer.into_body(), REPORT_BYTES_MAX).collect().await;
-        let report = report.map_err(|error| refuse(error.to_string()))?.to_bytes();
-        let judge = self.judge.clone();
-        // Signatures and certificates take milliseconds, in which no other request would move.
-        let judged = tokio::task::spawn_blocking(move || judge(&report, &nonce)).await;
-        judged.map_err(|error| refuse(error.to_string()))?.map_err(refuse)
-    }
-
-    /// Requests a report, again where the gateway is busy with others: it makes one a second for each
-    /// network, and a proxy may be the network of many clients.
-    async fn request_report(
-        &self,
-        nonce: &[u8; REPORT_NONCE_BYTES],
-    ) -> Result<Response<AnswerBody>, ClientError> {
-        let target = format!("{REPORT_PATH}?nonce={}", hex::encode(nonce));
-        for _ in 1..REPORT_TRIES {
-            let request = Request::get(&target).body(empty_body()).map_err(ClientError::Request)?;
-            let answer = self.http.request(request).await?.response;
-            match answer.status() {
-                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {}
-                _ => return Ok(answer),
-            }
-            tokio::time::sleep(REPORT_PAUSE).await;
-        }
-        let request = Request::get(&target).body(empty_body()).map_err(ClientError::Request)?;
-        Ok(self.http.request(request).await?.response)
+        self.key.find().await.map_err(KeyFailure::into_error)
     }
 
     /// Sends one request. Its body is encrypted, and its answer has to be, unless it has none and its
@@ -142,7 +66,8 @@ impl EncryptedClient {
     ///
     /// # Errors
     /// Those of [`EncryptedClient::find_key`]; [`ClientError::Unencrypted`] for an answer in clear,
-    /// whose text says nothing, and [`ClientError::KeyReplaced`] if the gateway has another key now.
+    /// whose text says nothing, [`ClientError::Unauthenticated`] for one without a first frame of the
+    /// gateway's, and [`ClientError::KeyReplaced`] if the gateway has another key now.
     pub(crate) async fn request(
         &self,
         request: Request<RequestBody>,
@@ -157,18 +82,12 @@ impl EncryptedClient {
         let answer = self.http.request(request).await?.response;
         if !answer.headers().contains_key(NONCE_FIELD) {
             if is_key_problem(&answer) {
-                self.forget_key(&judged).await;
+                self.key.forget(&judged);
                 return Err(ClientError::KeyReplaced);
             }
             return Err(ClientError::Unencrypted { status: answer.status() });
         }
-        open_answer(answer, &secret)
-    }
-
-    /// Forgets a key that the gateway no longer has, unless another one is known by now.
-    async fn forget_key(&self, used: &Arc<JudgedKey>) {
-        let mut current = self.current.lock().await;
-        current.take_if(|current| Arc::ptr_eq(&current.judged, used));
+        open_answer(answer, &secret).await
     }
 }
 
@@ -195,19 +114,34 @@ fn seal_request(
     Ok((Request::from_parts(head, body), secret))
 }
 
-/// Opens an answer that has a nonce.
-fn open_answer(
+/// Opens an answer that has a nonce, up to its first frame. A nonce proves nothing, so the head is
+/// passed on only once a frame shows that the gateway answered: a proxy could otherwise forge a success
+/// that needs no body.
+async fn open_answer(
     answer: Response<AnswerBody>,
     secret: &ExchangeSecret,
 ) -> Result<Response<EncryptedAnswerBody>, ClientError> {
     let (mut head, body) = answer.into_parts();
+    let status = head.status;
+    // Programs do not read the body of such an answer, so nothing in it could vouch for it.
+    if matches!(
+        status,
+        StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED
+    ) {
+        return Err(ClientError::Unauthenticated { status, fault: EncryptedBodyError::NoFrame });
+    }
     let nonce = find_nonce(&head.headers).map_err(ClientError::Encryption)?;
     let opener = secret.open_answer(nonce).map_err(ClientError::Encryption)?;
     for name in [NONCE_FIELD, BODY_END_FIELD, header::CONTENT_LENGTH, header::TRAILER] {
         head.headers.remove(name);
     }
-    let body = Either::Right(Box::new(OpenedAnswerBody::new(body, opener)));
-    Ok(Response::from_parts(head, body))
+    let mut body = Box::new(OpenedAnswerBody::new(body, opener));
+    body.open_first_text().await.map_err(|error| match error {
+        AnswerError::Encryption(fault) => ClientError::Unauthenticated { status, fault },
+        AnswerError::Broken(error) => ClientError::Http(error),
+        AnswerError::Paused { limit: deadline } => ClientError::Slow { deadline },
+    })?;
+    Ok(Response::from_parts(head, Either::Right(body)))
 }
 
 fn find_nonce(headers: &HeaderMap) -> Result<AnswerNonce, EncryptedBodyError> {

@@ -101,20 +101,38 @@ pub enum ClientError {
         /// The guarantee of this connection.
         got: String,
     },
-    /// The gateway behind the proxy gave no report, or one that is not accepted.
+    /// The gateway behind the proxy makes no report, or one that is not accepted.
     #[error("no key to encrypt to: {reason}")]
     Report {
         /// The reason.
         reason: String,
     },
+    /// No report of the gateway behind the proxy came in time.
+    #[error("no report of the gateway: {reason}")]
+    ReportUnavailable {
+        /// The reason.
+        reason: String,
+    },
     /// The answer to an encrypted request came in clear, so that nobody vouches for it.
     #[error(
-        "an answer with status {status} came unencrypted: a proxy in between answered, or the gateway could \
-         not read the request; its text is not passed on"
+        "an answer with status {status} came unencrypted: a proxy in between answered, or the gateway refused \
+         the request before it decrypted the body; its text is not passed on"
     )]
     Unencrypted {
         /// The status that the answer claims.
         status: StatusCode,
+    },
+    /// The answer to an encrypted request does not begin with a frame that the gateway encrypted for it,
+    /// as every answer of a gateway does, an empty one too.
+    #[error(
+        "an answer with status {status} has no body that the gateway encrypted: {fault}; a proxy in between \
+         made or changed it"
+    )]
+    Unauthenticated {
+        /// The status that the answer claims.
+        status: StatusCode,
+        /// The fault of the body.
+        fault: EncryptedBodyError,
     },
     /// The gateway cannot open the request: it has another key than the one in its last report.
     #[error("the gateway has another key now; its report will be fetched again")]

@@ -8,12 +8,14 @@ mod connector;
 mod encrypted_client;
 mod endpoint;
 mod error;
+mod gateway_report;
 mod limits;
 mod origin;
 mod pool;
 mod proxy;
 mod remote_end;
 mod sealed_body;
+mod shared_key;
 mod websocket;
 
 pub use confide_appraiser::{AppraisalError, PeerAppraisal, PolicyAppraiser, SharedAppraisal};
@@ -23,10 +25,12 @@ pub use connector::{
     BodyError, ConnectTimings, Connection, Connector, RequestBody, empty_body, streamed_body,
     whole_body,
 };
-pub use encrypted_client::{EncryptedClient, JudgedKey, REPORT_NONCE_BYTES, ReportJudge};
+pub use encrypted_client::EncryptedClient;
 pub use endpoint::Endpoint;
 pub use error::{Blame, ClientError, RequestBodyError, failed_check};
+pub use gateway_report::{REPORT_NONCE_BYTES, ReportJudge};
 pub use limits::ClientLimits;
 pub use pool::{AnswerBody, AnswerError, HttpClient, PooledAnswer};
 pub use proxy::serve;
 pub use remote_end::RemoteEnd;
+pub use shared_key::JudgedKey;

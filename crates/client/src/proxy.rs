@@ -310,7 +310,13 @@ fn failure_response(failure: &ClientError) -> Response<LocalBody> {
         ClientError::Slow { .. } => StatusCode::GATEWAY_TIMEOUT,
         ClientError::Busy { .. } | ClientError::QueueFull { .. } => return busy_response(&text),
         ClientError::Unencrypted { status } => return unencrypted_response(*status, &text),
-        ClientError::KeyReplaced => return replaced_key_response(&text),
+        ClientError::Unauthenticated { .. } => {
+            return error_response(StatusCode::BAD_GATEWAY, "answer_not_authentic", &text);
+        }
+        ClientError::KeyReplaced => return retry_response("gateway_key_replaced", &text),
+        ClientError::ReportUnavailable { .. } => {
+            return retry_response("gateway_report_unavailable", &text);
+        }
         ClientError::UnencryptedWebSocket => {
             let status = StatusCode::NOT_IMPLEMENTED;
             return error_response(status, "websocket_not_encrypted", &text);
@@ -341,10 +347,10 @@ fn unencrypted_response(status: StatusCode, text: &str) -> Response<LocalBody> {
     error_response(status, "answer_not_encrypted", text)
 }
 
-/// The response 503 with `Retry-After`: the next request fetches the new key. The body that was sent is
+/// The response 503 with `Retry-After`: a later request fetches a new report. The body that was sent is
 /// gone, so the request cannot be repeated here.
-fn replaced_key_response(text: &str) -> Response<LocalBody> {
-    let mut answer = error_response(StatusCode::SERVICE_UNAVAILABLE, "gateway_key_replaced", text);
+fn retry_response(code: &str, text: &str) -> Response<LocalBody> {
+    let mut answer = error_response(StatusCode::SERVICE_UNAVAILABLE, code, text);
     answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     answer
 }

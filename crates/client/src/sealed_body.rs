@@ -2,6 +2,7 @@
 //! arrives.
 
 use std::{
+    future::poll_fn,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -87,6 +88,8 @@ pub(crate) struct OpenedAnswerBody {
     reader: FrameReader,
     /// Bytes that were received and not yet read.
     received: Bytes,
+    /// The text of the first frames, until it is read.
+    first: Option<Bytes>,
     is_ended: bool,
 }
 
@@ -94,7 +97,18 @@ impl OpenedAnswerBody {
     /// The end is demanded whatever the head of the answer announces.
     pub(crate) fn new(inner: AnswerBody, opener: AnswerOpener) -> Self {
         let reader = FrameReader::new(BodyEnd::FinalFrame, FRAME_BYTES_MAX);
-        Self { inner, opener, reader, received: Bytes::new(), is_ended: false }
+        Self { inner, opener, reader, received: Bytes::new(), first: None, is_ended: false }
+    }
+
+    /// Waits for the first text that can be decrypted, or for the final frame of an answer without text.
+    /// It has to be awaited once, before the body is read.
+    ///
+    /// # Errors
+    /// [`AnswerError`] if the answer begins with anything else.
+    pub(crate) async fn open_first_text(&mut self) -> Result<(), AnswerError> {
+        self.first = poll_fn(|cx| self.poll_text(cx)).await?;
+        self.is_ended = self.first.is_none();
+        Ok(())
     }
 
     fn poll_text(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, AnswerError>> {
@@ -129,6 +143,9 @@ impl Body for OpenedAnswerBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
         if self.is_ended {
             return Poll::Ready(None);
         }
@@ -138,7 +155,7 @@ impl Body for OpenedAnswerBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.is_ended
+        self.is_ended && self.first.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {

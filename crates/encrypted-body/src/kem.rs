@@ -6,7 +6,8 @@
 pub enum BodyKem {
     /// DHKEM(X25519, HKDF-SHA256), RFC 9180 section 7.1.
     X25519,
-    /// X-Wing: ML-KEM-768 and X25519 together (draft-connolly-cfrg-xwing-kem, draft-ietf-hpke-pq).
+    /// X-Wing: ML-KEM-768 and X25519 together (draft-connolly-cfrg-xwing-kem-06, whose vectors the
+    /// tests check), as a KEM of HPKE (draft-ietf-hpke-pq-03).
     XWing,
 }
 

@@ -3,7 +3,11 @@
 
 use std::{convert::Infallible, fs, path::PathBuf};
 
-use hpke::rand_core::{TryCryptoRng, TryRng};
+use hpke::{
+    Deserializable, Kem,
+    kem::XWing,
+    rand_core::{TryCryptoRng, TryRng},
+};
 use serde_json::{Value, json};
 
 use super::{tests::open_body, *};
@@ -240,4 +244,54 @@ fn the_published_vector_of_ehbp_holds() {
     let wanted =
         "0000002647e74d9a561b60ff42ac7ffbb4caf6b6d5ad0bb7621e41840d2ab7de7208ff7a59d0a2a482cc";
     assert_eq!(cases[0]["body"], wanted);
+}
+
+/// Randomness that was drawn before, each byte once.
+struct Drawn(Vec<u8>);
+
+impl TryRng for Drawn {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        panic!("bytes are drawn")
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        panic!("bytes are drawn")
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        let rest = self.0.split_off(bytes.len());
+        bytes.copy_from_slice(&std::mem::replace(&mut self.0, rest));
+        Ok(())
+    }
+}
+
+impl TryCryptoRng for Drawn {}
+
+#[test]
+fn the_vectors_of_the_draft_of_x_wing_hold() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../vectors/encrypted-body");
+    let text = fs::read_to_string(folder.join("x-wing.json")).unwrap();
+    let vectors: Value = serde_json::from_str(&text).unwrap();
+    let cases = vectors["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 3);
+    for case in cases {
+        let member = |name: &str| hex::decode(case[name].as_str().unwrap()).unwrap();
+        let private_key = member("private_key");
+        let key = RecipientKey::from_private_key(BodyKem::XWing, &private_key).unwrap();
+        assert_eq!(key.public_key().as_bytes(), member("public_key"));
+        let mut random = Drawn(member("randomness"));
+        let sealer =
+            RequestSealer::with_random(key.public_key(), BodyEnd::Unmarked, &mut random).unwrap();
+        assert!(random.0.is_empty(), "all of it was drawn");
+        let encapsulated = sealer.encapsulated_key().as_bytes();
+        assert_eq!(encapsulated, member("encapsulated_key"));
+        let secret = <XWing as Kem>::decap(
+            &<XWing as Kem>::PrivateKey::from_bytes(&private_key).unwrap(),
+            None,
+            &<XWing as Kem>::EncappedKey::from_bytes(encapsulated).unwrap(),
+        );
+        assert_eq!(secret.unwrap().0[..], member("shared_secret"));
+    }
 }

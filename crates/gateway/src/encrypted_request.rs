@@ -14,9 +14,7 @@ use confide_encrypted_body::{
     FrameReader, KEYS_TYPE, RequestOpener, SealedFrame, TAG_BYTES, encode_key_config,
 };
 use confide_http::Peer;
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version, header, request,
-};
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Version, header, request};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::time::Instant;
@@ -51,11 +49,6 @@ const OPEN_AT_ONCE_BYTES: usize = 256 * 1024;
 /// frame of its own needs more than the bytes of its text.
 const EXPANSION_MAX: u64 = 2;
 
-/// Whether a request claims that its body is encrypted.
-pub(crate) fn is_encrypted(headers: &HeaderMap) -> bool {
-    headers.contains_key(KEY_FIELD)
-}
-
 /// Opens the encrypted requests of one version of the configuration.
 pub(crate) struct EncryptedRequests {
     signer: Arc<ReceiptSigner>,
@@ -80,7 +73,9 @@ impl EncryptedHead {
         let end = BodyEnd::parse(ends.map(HeaderValue::as_bytes))?;
         // Trailers would not be encrypted.
         let encoded = [header::CONTENT_LENGTH, header::TE, header::TRAILER];
-        for name in [KEY_FIELD, BODY_END_FIELD].iter().chain(&encoded) {
+        // An answer "not modified" would have no body that could vouch for it.
+        let conditions = [header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE];
+        for name in [KEY_FIELD, BODY_END_FIELD].iter().chain(&encoded).chain(&conditions) {
             head.headers.remove(name);
         }
         // A field that names the coding of the text would be taken for that of the encrypted body.
@@ -118,9 +113,29 @@ impl EncryptedRequests {
         Ok(response)
     }
 
-    /// Opens a request: reads its first frame, finds the key that opens it, and remembers it. Returns
-    /// the body, which is decrypted as it is read, and the terms of the answer.
-    pub(crate) async fn open(
+    /// Opens a request if it claims that its body is encrypted, and sets the terms of the answer.
+    /// Returns the body, which is decrypted as it is read.
+    ///
+    /// This takes memory and time, so the request has to be authorised before.
+    pub(crate) async fn open_if_encrypted(
+        &self,
+        head: &mut request::Parts,
+        body: ClientBody,
+        buffers: &BodyBuffers,
+        peer: Peer,
+        terms: &mut Option<Box<AnswerTerms>>,
+    ) -> Result<ClientBody, RequestRefusal> {
+        if !head.headers.contains_key(KEY_FIELD) {
+            return Ok(body);
+        }
+        // Boxed, because other requests do not need the space.
+        let (body, answer_terms) = Box::pin(self.open(head, body, buffers, peer)).await?;
+        *terms = Some(Box::new(answer_terms));
+        Ok(body)
+    }
+
+    /// Reads the first frame, finds the key that opens it, and remembers the request.
+    async fn open(
         &self,
         head: &mut request::Parts,
         body: ClientBody,

@@ -33,7 +33,7 @@ use crate::{
     configuration::{GatewayConfiguration, WELL_KNOWN_PATH},
     connection::Connection,
     date_line::DateLine,
-    encrypted_request::{EncryptedRequests, is_encrypted},
+    encrypted_request::EncryptedRequests,
     error::GatewayError,
     fault::{UpstreamFailure, UpstreamFault},
     fresh_evidence, http2_head,
@@ -52,7 +52,7 @@ use crate::{
     request_head,
     request_model::{RequestModel, check_json_headers, find_model},
     route::{PathPattern, Route, WEBSOCKET, websocket_method},
-    sealed_answer::GatewayBody,
+    sealed_answer::{AnswerTerms, GatewayBody},
     server_group::{Destination, ServerGroup, ServerPermit, ServerSet},
     trailers::TrailerRule,
     upstream::Upstream,
@@ -194,11 +194,14 @@ impl Proxy {
         }
     }
 
-    /// Closes idle connections, checks the health of servers, and asks them for their models, at
-    /// intervals. A slow server does not delay the others.
+    /// Closes idle connections, checks the health of servers, asks them for their models, and drops
+    /// keys that have ended, at intervals. A slow server does not delay the others.
     pub(crate) async fn maintain_servers(&self) -> Infallible {
         let mut loops: Vec<Pin<Box<dyn Future<Output = Infallible> + Send + '_>>> = Vec::new();
         loops.push(Box::pin(self.report_model_change()));
+        if let Some(receipts) = &self.receipts {
+            loops.push(Box::pin(receipts.signer().drop_ended_keys_at_intervals()));
+        }
         for group in &self.groups {
             for index in 0..group.servers().len() {
                 loops.push(Box::pin(group.maintain_server(index)));
@@ -254,48 +257,30 @@ impl Proxy {
         request: Request<ClientBody>,
         connection: ClientConnection<'_>,
     ) -> Response<GatewayBody> {
-        match &self.encrypted_requests {
-            Some(requests) if is_encrypted(request.headers()) => {
-                // Boxed, because other requests do not need the space.
-                Box::pin(self.answer_encrypted(requests, request, connection)).await
-            }
-            _ => self.answer_decrypted(request, connection).await.map(GatewayBody::clear),
+        let mut terms = None;
+        let answer = self.answer_observed(request, connection, &mut terms).await;
+        match terms {
+            Some(terms) => terms.seal(answer),
+            None => answer.map(GatewayBody::clear),
         }
     }
 
-    /// Decrypts a request, answers it like any other, and encrypts the answer.
-    async fn answer_encrypted(
-        &self,
-        requests: &EncryptedRequests,
-        request: Request<ClientBody>,
-        connection: ClientConnection<'_>,
-    ) -> Response<GatewayBody> {
-        let (mut head, body) = request.into_parts();
-        let opened = requests.open(&mut head, body, &self.buffers, connection.peer).await;
-        let (body, terms) = match opened {
-            Ok(opened) => opened,
-            Err(refusal) => {
-                return self.refuse(Request::from_parts(head, ClientBody::Empty), refusal);
-            }
-        };
-        let answer = self.answer_decrypted(Request::from_parts(head, body), connection).await;
-        terms.seal(answer)
-    }
-
-    async fn answer_decrypted(
+    /// Answers one request, and sets the terms by which its answer is encrypted, if it is.
+    async fn answer_observed(
         &self,
         mut request: Request<ClientBody>,
         connection: ClientConnection<'_>,
+        terms: &mut Option<Box<AnswerTerms>>,
     ) -> Response<ObservedBody> {
         let (telemetry, method) = (self.telemetry.as_ref(), request.method().clone());
         let mut observation = RequestObservation::begin(telemetry, &method, request.headers_mut());
         let Some(log) = &self.log else {
-            let response = self.answer_unlogged(request, connection, &mut observation).await;
+            let response = self.answer_unlogged(request, connection, &mut observation, terms).await;
             return observation.observe_answer(response);
         };
         let began = Instant::now();
         let pattern = self.pattern_of(request.uri().path()).to_owned();
-        let response = self.answer_unlogged(request, connection, &mut observation).await;
+        let response = self.answer_unlogged(request, connection, &mut observation, terms).await;
         log.record_answer(&method, &pattern, response.status(), began.elapsed());
         observation.observe_answer(response)
     }
@@ -320,9 +305,10 @@ impl Proxy {
         request: Request<ClientBody>,
         connection: ClientConnection<'_>,
         observation: &mut RequestObservation,
+        terms: &mut Option<Box<AnswerTerms>>,
     ) -> Response<AnswerBody> {
         let (method, version) = (request.method().clone(), request.version());
-        let outcome = self.answer_or_refuse(request, connection, observation).await;
+        let outcome = self.answer_or_refuse(request, connection, observation, terms).await;
         let outcome = outcome.and_then(|response| match version == Version::HTTP_10 {
             true if response.body().size_hint().exact().is_none() => {
                 Err(RequestRefusal::StreamOverHttp10)
@@ -341,6 +327,7 @@ impl Proxy {
         request: Request<ClientBody>,
         connection: ClientConnection<'_>,
         observation: &mut RequestObservation,
+        terms: &mut Option<Box<AnswerTerms>>,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let ClientConnection { peer, relays, evidence } = connection;
         let arrived = self.shape.map(|_| tokio::time::Instant::now());
@@ -360,6 +347,10 @@ impl Proxy {
         observation.record_route(&route.path);
         self.note_client(&mut head, &target, group, peer)?;
         let grant = self.authorize(&mut head, &method, peer, target.path(), route).await?;
+        // Nothing of a body is held or decrypted for a client that may not send it.
+        if let Some(requests) = &self.encrypted_requests {
+            body = requests.open_if_encrypted(&mut head, body, &self.buffers, peer, terms).await?;
+        }
         if let Some(list) = answer::list_own_models(group, &method, target.path()) {
             return Ok(meter_answer(AnswerUses { grant, ..AnswerUses::default() }, list));
         }

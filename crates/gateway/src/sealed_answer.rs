@@ -40,19 +40,25 @@ pub(crate) struct GatewayBody {
 struct BodySeal {
     sealer: AnswerSealer,
     end: BodyEnd,
+    has_frame: bool,
     is_ended: bool,
+}
+
+/// The status of an encrypted answer. One that allows no body becomes one that does: without a frame, an
+/// answer could not be told from one that a proxy made.
+fn status_with_body(status: StatusCode) -> StatusCode {
+    match status {
+        StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT => StatusCode::OK,
+        // No condition was sent to the model server, so its answer makes no sense.
+        StatusCode::NOT_MODIFIED => StatusCode::BAD_GATEWAY,
+        status => status,
+    }
 }
 
 impl GatewayBody {
     /// A body that is sent as it is.
     pub(crate) fn clear(inner: ObservedBody) -> Self {
         Self { inner, seal: None }
-    }
-
-    /// Whether an answer has no body whatever it says, so that there is nothing to encrypt.
-    fn has_no_body(answer: &Response<ObservedBody>, method: &Method) -> bool {
-        *method == Method::HEAD
-            || matches!(answer.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
     }
 }
 
@@ -72,14 +78,15 @@ impl AnswerTerms {
         Ok(Self { nonce, sealer, end, method })
     }
 
-    /// Encrypts the answer.
+    /// Encrypts the answer, unless its request was a HEAD, whose answer has no body.
     pub(crate) fn seal(self, answer: Response<ObservedBody>) -> Response<GatewayBody> {
         let Self { nonce, sealer, end, method } = self;
-        if GatewayBody::has_no_body(&answer, &method) {
+        if method == Method::HEAD {
             return answer.map(GatewayBody::clear);
         }
-        let seal = Box::new(BodySeal { sealer, end, is_ended: false });
+        let seal = Box::new(BodySeal { sealer, end, has_frame: false, is_ended: false });
         let mut answer = answer.map(|inner| GatewayBody { inner, seal: Some(seal) });
+        *answer.status_mut() = status_with_body(answer.status());
         let headers = answer.headers_mut();
         headers.remove(header::CONTENT_LENGTH);
         headers.remove(header::TRAILER);
@@ -93,7 +100,7 @@ impl AnswerTerms {
 }
 
 impl BodySeal {
-    /// Encrypts a piece, which is the last one if `is_last`.
+    /// Encrypts a piece, which is the last one if `is_last`. An answer without text has one empty frame.
     fn seal_piece(&mut self, text: &[u8], is_last: bool) -> Result<Bytes, EncryptedBodyError> {
         let frames = text.len().div_ceil(FRAME_TEXT_BYTES_MAX) + 1;
         let mut body =
@@ -106,9 +113,12 @@ impl BodySeal {
                 false => self.sealer.seal_frame(piece, &mut body)?,
             }
         }
-        if has_final && text.is_empty() {
+        if text.is_empty() && has_final {
             self.sealer.seal_final_frame(b"", &mut body)?;
+        } else if text.is_empty() && is_last && !self.has_frame {
+            self.sealer.seal_frame(b"", &mut body)?;
         }
+        self.has_frame |= !body.is_empty();
         self.is_ended = is_last;
         Ok(body.into())
     }

@@ -8,7 +8,7 @@ use confide_client::{
     ReportJudge, error_chain,
 };
 use confide_evidence::{UnixSeconds, collateral::COLLATERAL_LENGTH_MAX, pem};
-use confide_verifier::{Policy, RootKind, Scope};
+use confide_verifier::{Policy, RootKind, Scope, weights_to_json};
 use serde_json::{Value, json};
 
 use crate::{
@@ -104,6 +104,7 @@ fn read_roots(file: Option<&Path>) -> Result<Vec<Vec<u8>>, CliError> {
 fn describe_guarantee(accepted: &AcceptedBodyKey) -> &'static str {
     let evidence = &accepted.evidence;
     match evidence.root().kind {
+        _ if accepted.is_simulated => "none (simulated)",
         RootKind::Custom => "none (custom root)",
         _ if evidence.is_debug() => "none (debug: the host reads the memory)",
         _ if accepted.scope == Scope::Platform => "none (platform only)",
@@ -139,12 +140,14 @@ fn ready_line_fields(
         "endpoint": args.url,
         "encrypted_bodies": accepted.key.key.kem().algorithm(),
         "visible_to_proxies": VISIBLE,
+        "simulated": accepted.is_simulated,
         "scope": accepted.scope.as_str(),
         "root": take("root"),
         "tcb_status": take("tcb_status"),
         "advisories": take("advisories"),
         "checks": take("checks"),
         "config_digest": hex::encode(accepted.config_digest),
+        "weights": weights_to_json(accepted.weights.as_ref()),
         "not_after": accepted.key.not_after,
         "not_after_utc": UnixSeconds(accepted.key.not_after).utc().to_string(),
     })

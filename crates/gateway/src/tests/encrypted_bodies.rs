@@ -9,13 +9,19 @@ use confide_encrypted_body::{
     FRAME_OVERHEAD_BYTES, FrameReader, KEY_CONFIG_PROBLEM, LENGTH_BYTES, RequestSealer,
     parse_key_configs,
 };
-use confide_evidence::{Attest, AttestError, ReportData};
+use confide_evidence::{
+    Attest, AttestError, ReportData,
+    weights_claim::{MeasuredWeights, WeightsClaim, WeightsSource},
+};
 use confide_receipt::{AttestationReport, RECEIVED_EVENT, RETURNED_EVENT, SignedReceipt};
 
 use super::*;
 use crate::{
     AnswerShape,
+    api_key::ApiKeyDigest,
+    authorizer::Authorizer,
     encrypted_request::EncryptedRequests,
+    key_file::KeySet,
     limits::EncryptedBodyLimits,
     receipt_book::ReceiptBook,
     receipt_service::ReceiptService,
@@ -24,6 +30,8 @@ use crate::{
 
 const NOW: u64 = 1_800_000_000;
 const CONFIG_DIGEST: [u8; 32] = [3; 32];
+const WEIGHTS: MeasuredWeights =
+    MeasuredWeights { source: WeightsSource::HashedAtStart, digest: [4; 32] };
 const KEY: KeyIdentity = KeyIdentity { spki_sha256: [7; 32], not_after: NOW + 3600 };
 const REQUEST: &str = r#"{"model":"m","messages":[],"temperature":0.5}"#;
 const ANSWER: &str = r#"{"id":"chatcmpl-1","choices":[]}"#;
@@ -56,14 +64,15 @@ async fn gateway_with_identity(
     limits: GatewayLimits,
     identity: IdentitySource,
 ) -> RunningGateway {
-    gateway_with_shape(upstream, limits, identity, None).await
+    gateway_with(upstream, limits, identity, None, None).await
 }
 
-async fn gateway_with_shape(
+async fn gateway_with(
     upstream: SocketAddr,
     limits: GatewayLimits,
     identity: IdentitySource,
     shape: Option<AnswerShape>,
+    authorizer: Option<Arc<Authorizer>>,
 ) -> RunningGateway {
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
     let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
@@ -71,8 +80,9 @@ async fn gateway_with_shape(
     configuration.answer_shape = shape;
     let context = ReceiptContext {
         config_digest: CONFIG_DIGEST,
+        weights: WeightsClaim::from_servers([Some(WEIGHTS)]),
         is_direct: true,
-        checks_keys: false,
+        checks_keys: authorizer.is_some(),
         encrypts_bodies: true,
         limits,
     };
@@ -81,7 +91,7 @@ async fn gateway_with_shape(
     let requests = Arc::new(EncryptedRequests::new(signer.clone()));
     let service = Arc::new(ReceiptService::new(signer, Arc::new(FakeAttester)));
     let proxy = Proxy::new(&configuration, true, limits).unwrap();
-    let proxy = proxy.with_receipts(Some(service), Some(requests));
+    let proxy = proxy.with_receipts(Some(service), Some(requests)).with_authorizer(authorizer);
     serve_proxy(proxy, limits, AdmissionLimits::default()).await
 }
 
@@ -153,8 +163,12 @@ impl EncryptedRequest {
 
     /// Sends these frames with this announcement, and reads the answer.
     async fn send_frames(&self, gateway: SocketAddr, end: BodyEnd, frames: &[Vec<u8>]) -> Answer {
+        self.send_head(gateway, &self.head(CHAT, end), frames).await
+    }
+
+    async fn send_head(&self, gateway: SocketAddr, head: &str, frames: &[Vec<u8>]) -> Answer {
         let mut stream = TcpStream::connect(gateway).await.unwrap();
-        stream.write_all(self.head(CHAT, end).as_bytes()).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
         for frame in frames {
             stream.write_all(&chunk(frame)).await.unwrap();
         }
@@ -269,6 +283,7 @@ async fn fetch_key(gateway: SocketAddr, kem: BodyKem) -> BodyPublicKey {
     let mut keys = report.keyset().body_keys();
     let key = keys.find(|key| key.algorithm == kem.algorithm()).unwrap();
     assert_eq!(key.config_digest, CONFIG_DIGEST);
+    assert_eq!(key.weights.unwrap().measured_weights(), [WEIGHTS]);
     BodyPublicKey::from_bytes(kem, &key.public_key).unwrap()
 }
 
@@ -489,7 +504,7 @@ async fn each_slot_of_a_shaped_answer_is_one_frame_of_one_size() {
         .await;
         let shape = Some(format!("{SLOT_BYTES}/5/4").parse().unwrap());
         let limits = GatewayLimits::default();
-        let running = gateway_with_shape(upstream, limits, Arc::new(|| KEY), shape).await;
+        let running = gateway_with(upstream, limits, Arc::new(|| KEY), shape, None).await;
         for end in ENDS {
             let key = fetch_key(running.address, BodyKem::X25519).await;
             let request = EncryptedRequest::seal(&key, end, &[REQUEST, ""]);
@@ -562,6 +577,97 @@ async fn the_gateways_own_refusals_are_encrypted_once_the_request_is_open() {
         assert!(answer.head.starts_with("HTTP/1.1 502 "), "{answer:?}");
         assert!(request.open(&answer).unwrap().contains("\"upstream_unreachable\""));
     }
+}
+
+#[tokio::test]
+async fn an_empty_answer_is_an_encrypted_empty_body_with_a_status_that_allows_one() {
+    for (status, wanted) in [
+        ("200 OK", "200"),
+        ("204 No Content", "200"),
+        ("205 Reset Content", "200"),
+        ("304 Not Modified", "502"),
+        ("404 Not Found", "404"),
+    ] {
+        let (told, mut received) = mpsc::unbounded_channel();
+        let upstream = upstream(move |mut stream| {
+            let told = told.clone();
+            async move {
+                let _ = told.send(read_until(&mut stream, REQUEST).await.to_lowercase());
+                let length = if status.starts_with("204") { "" } else { "content-length: 0\r\n" };
+                let answer = format!("HTTP/1.1 {status}\r\n{length}connection: close\r\n\r\n");
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        })
+        .await;
+        let running = gateway_for_clients(upstream, GatewayLimits::default()).await;
+        let gateway = running.address;
+        let key = fetch_key(gateway, BodyKem::X25519).await;
+        for end in ENDS {
+            let request = EncryptedRequest::seal(&key, end, &[REQUEST]);
+            let head =
+                request.head(CHAT, end).replacen("host: h", "host: h\r\nif-none-match: *", 1);
+            let answer = request.send_head(gateway, &head, &request.frames).await;
+            assert_eq!(answer.status(), wanted, "{status}: {answer:?}");
+            assert_eq!(request.open(&answer).unwrap(), "", "{status}");
+            let seen = received.recv().await.unwrap();
+            assert!(seen.starts_with("post ") && !seen.contains("if-none-match"), "{seen}");
+        }
+    }
+}
+
+/// The head of a request with an encrypted body of 64 KiB, of which nothing has to be sent.
+fn head_of_unsent_body(path: &str, fields: &str) -> String {
+    let key = "5a".repeat(32);
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         ehbp-encapsulated-key: {key}\r\nconfide-body-end: final-frame\r\n{fields}\
+         content-length: 65536\r\n\r\n"
+    )
+}
+
+#[tokio::test]
+async fn a_request_that_may_not_be_sent_is_refused_before_its_body_is_read() {
+    let digest = ApiKeyDigest::of_key(b"k").to_hex();
+    let keys = format!(
+        "[[key]]\nname = \"a\"\nsha256 = \"{digest}\"\nrequests_per_minute = 2\n\
+         routes = [\"POST {CHAT}\"]\n"
+    );
+    let authorizer = Arc::new(Authorizer::with_keys(KeySet::parse(&keys).unwrap(), || NOW));
+    let (upstream, mut received) = recording_upstream().await;
+    let limits = GatewayLimits::default();
+    let running = gateway_with(upstream, limits, Arc::new(|| KEY), None, Some(authorizer)).await;
+    let gateway = running.address;
+    let (valid, wrong) = ("authorization: Bearer k\r\n", "authorization: Bearer other\r\n");
+    for (path, fields, wanted) in [
+        (CHAT, "", ("401", "invalid_api_key")),
+        (CHAT, wrong, ("401", "invalid_api_key")),
+        ("/upload", valid, ("403", "route_not_allowed_for_key")),
+        ("/nowhere", valid, ("404", "route_not_allowed")),
+    ] {
+        let mut stream = TcpStream::connect(gateway).await.unwrap();
+        stream.write_all(head_of_unsent_body(path, fields).as_bytes()).await.unwrap();
+        // The body does not come, so an answer shows that nobody waits for it.
+        let head = read_until(&mut stream, "\r\n\r\n").await;
+        let length = field(&head, "content-length").expect("a refusal has a length");
+        let mut body = vec![0; length.parse().unwrap()];
+        finish_in_time(stream.read_exact(&mut body)).await.unwrap();
+        let answer = Answer { head, body };
+        assert_eq!(answer.clear_error(), (wanted.0, wanted.1.into()), "{path} {fields}");
+    }
+    // Both requests of the minute are left: each is charged once, and no refused one was.
+    let key = fetch_key(gateway, BodyKem::X25519).await;
+    for is_left in [true, true, false] {
+        let request = EncryptedRequest::seal(&key, BodyEnd::FinalFrame, &[REQUEST]);
+        let head = request.head(CHAT, request.end);
+        let head = head.replacen("host: h\r\n", &format!("host: h\r\n{valid}"), 1);
+        let answer = request.send_head(gateway, &head, &request.frames).await;
+        match is_left {
+            true => assert_eq!(request.open(&answer).unwrap(), ANSWER),
+            false => assert_eq!(answer.clear_error(), ("429", "rate_limit_exceeded".into())),
+        }
+    }
+    assert!(received.recv().await.is_some() && received.recv().await.is_some());
+    assert!(received.try_recv().is_err(), "no model server saw the others");
 }
 
 #[tokio::test]

@@ -1,0 +1,80 @@
+//! The attestation report of the gateway behind a proxy: requested with a nonce, and judged.
+
+use std::{sync::Arc, time::Duration};
+
+use confide_http::error_chain;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+
+use crate::{
+    connector::empty_body,
+    error::ClientError,
+    pool::{AnswerBody, HttpClient},
+    shared_key::{JudgedKey, KeyFailure},
+};
+
+/// The path of the attestation report.
+const REPORT_PATH: &str = "/v1/aci/attestation";
+/// The largest number of bytes of a report.
+const REPORT_BYTES_MAX: usize = 1024 * 1024;
+/// How often a report is requested while the gateway is busy, and the time from one try to the next.
+const REPORT_TRIES: u32 = 5;
+const REPORT_PAUSE: Duration = Duration::from_secs(1);
+/// The number of bytes of the challenge in a request for a report.
+pub const REPORT_NONCE_BYTES: usize = 32;
+
+/// Judges an attestation report, which was requested with this nonce. An error says why nothing may
+/// be sent.
+pub type ReportJudge =
+    Arc<dyn Fn(&[u8], &[u8; REPORT_NONCE_BYTES]) -> Result<JudgedKey, String> + Send + Sync>;
+
+/// Requests a report and judges it.
+pub(crate) async fn fetch_key(
+    http: &HttpClient,
+    judge: ReportJudge,
+) -> Result<JudgedKey, KeyFailure> {
+    let unavailable = |reason: String| KeyFailure::Unavailable { reason };
+    let mut nonce = [0; REPORT_NONCE_BYTES];
+    getrandom::fill(&mut nonce).map_err(|error| unavailable(error.to_string()))?;
+    let answer = request_report(http, &nonce).await;
+    let answer = answer.map_err(|error| unavailable(error_chain(&error)))?;
+    let status = answer.status();
+    if status != StatusCode::OK {
+        let reason = format!("status {status} instead of a report");
+        return Err(match is_busy(status) || status.is_server_error() {
+            true => KeyFailure::Unavailable { reason },
+            false => KeyFailure::Refused { reason },
+        });
+    }
+    let report = Limited::new(answer.into_body(), REPORT_BYTES_MAX).collect().await;
+    let report = report.map_err(|error| unavailable(error.to_string()))?.to_bytes();
+    // Signatures and certificates take milliseconds, in which no other request would move.
+    let judged = tokio::task::spawn_blocking(move || judge(&report, &nonce)).await;
+    let judged = judged.map_err(|error| unavailable(error.to_string()))?;
+    judged.map_err(|reason| KeyFailure::Refused { reason })
+}
+
+/// Requests a report, again where the gateway is busy with others: it makes one a second for each
+/// network, and a proxy may be the network of many clients.
+async fn request_report(
+    http: &HttpClient,
+    nonce: &[u8; REPORT_NONCE_BYTES],
+) -> Result<Response<AnswerBody>, ClientError> {
+    let target = format!("{REPORT_PATH}?nonce={}", hex::encode(nonce));
+    let mut tries = 1;
+    loop {
+        let request = Request::get(&target).body(empty_body()).map_err(ClientError::Request)?;
+        let answer = http.request(request).await?.response;
+        if tries == REPORT_TRIES || !is_busy(answer.status()) {
+            return Ok(answer);
+        }
+        tries += 1;
+        // The answer holds a connection.
+        drop(answer);
+        tokio::time::sleep(REPORT_PAUSE).await;
+    }
+}
+
+fn is_busy(status: StatusCode) -> bool {
+    matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+}
