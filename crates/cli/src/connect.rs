@@ -1,20 +1,25 @@
 //! `confide connect`: verifies a confidential server, then opens a loopback address.
 
+mod command;
 mod encrypted;
 
-use std::{net::SocketAddr, path::PathBuf, pin::pin, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    ffi::OsString, net::SocketAddr, path::PathBuf, pin::pin, process::ExitCode, sync::Arc,
+    time::Duration,
+};
 
 use confide_appraiser::AppraisalError;
 use confide_channel::{ChannelError, SessionVersion};
 use confide_client::{
     AllowedOrigins, Binding, ClientError, ClientLimits, ConnectTimings, Connector, Endpoint,
-    HttpClient, PeerAppraisal, error_chain,
+    HttpClient, PeerAppraisal, RemoteEnd, error_chain,
 };
 use confide_evidence::{Attest, UnixSeconds};
 use confide_verifier::{BindingLevel, Policy, Scope};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
-use self::encrypted::EncryptedConnection;
+use self::{command::BesideCommand, encrypted::EncryptedConnection};
 use crate::{
     address::parse_listen_address,
     attest::arguments::{AttesterArgs, client_evidence},
@@ -114,6 +119,10 @@ pub(crate) struct Args {
     /// Let other machines use the address: their requests reach it in the clear
     #[arg(long)]
     dangerous_listen_beyond_loopback: bool,
+    /// Run this command with the address in OPENAI_BASE_URL, and end with it and its status. The ready
+    /// line then goes to standard error
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
@@ -144,6 +153,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             collateral: args.collateral.as_deref(),
             tls_ca: args.tls_ca.as_deref(),
             listen: args.listen,
+            command: &args.command,
         };
         return encrypted::run(&connection, origins, limits);
     }
@@ -185,10 +195,46 @@ async fn serve(
     }
     let (listener, address) = process::listen(args.listen).await?;
     let fields = ready_line_fields(args, binding, address, &appraised, timings);
-    process::print_ready(address, appraised.guarantee(), fields);
-    let drained = confide_client::serve(listener, Arc::new(client), origins, limits, stop).await;
-    process::warn_of_cut_connections(drained);
-    Ok(ExitCode::SUCCESS)
+    let ready = process::ready_line(address, appraised.guarantee(), fields);
+    let local = LocalAddress { listener, address, origins, limits, command: &args.command };
+    local.serve(Arc::new(client), ready, stop).await
+}
+
+/// The loopback address, open to local programs, or to one command.
+struct LocalAddress<'a> {
+    listener: TcpListener,
+    address: SocketAddr,
+    origins: AllowedOrigins,
+    limits: ClientLimits,
+    command: &'a [OsString],
+}
+
+impl LocalAddress<'_> {
+    /// Prints the ready line, then serves until `stop` resolves or the command ends.
+    async fn serve(
+        self,
+        client: impl Into<RemoteEnd>,
+        ready: Value,
+        stop: impl Future<Output = ()>,
+    ) -> Result<ExitCode, CliError> {
+        let Self { listener, address, origins, limits, command } = self;
+        let command = BesideCommand::start(command, address)?;
+        match &command {
+            None => process::print_line(&ready),
+            // Standard output is the command's.
+            Some(_) => eprintln!("{ready}"),
+        }
+        let mut status = Ok(ExitCode::SUCCESS);
+        let until = async {
+            match command {
+                None => stop.await,
+                Some(command) => status = command.wait().await,
+            }
+        };
+        let drained = confide_client::serve(listener, client, origins, limits, until).await;
+        process::warn_of_cut_connections(drained);
+        status
+    }
 }
 
 fn build_connector(
@@ -285,9 +331,10 @@ mod tests {
     use super::*;
 
     /// The arguments that mean something with `--encrypted-bodies`.
-    const EFFECTIVE: [&str; 14] = [
+    const EFFECTIVE: [&str; 15] = [
         "allow_origin",
         "collateral",
+        "command",
         "connections",
         "dangerous_listen_beyond_loopback",
         "deadline_ms",

@@ -55,6 +55,39 @@ fn a_chat_passes_with_either_binding_with_and_without_a_tunnel() {
     assert!(serve.terminate().success());
 }
 
+/// Asks for the list of models at the address in the environment, and prints the first.
+const ASKS: &str = "import json, os, urllib.request; \
+                    models = urllib.request.urlopen(os.environ['OPENAI_BASE_URL'] + '/models'); \
+                    print(json.load(models)['data'][0]['id'], os.environ['OPENAI_API_KEY']); \
+                    raise SystemExit(7)";
+
+#[test]
+fn a_command_uses_the_address_while_it_runs() {
+    let folder = Folder::new("command");
+    let attester = simulate(&folder, "attester", &[]);
+    let serve = CONFIDE.start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
+    let gateway = gateway(&serve, &attester, "session");
+    let (url, policy) = (format!("https://{}", gateway.address()), attester.join("policy.toml"));
+    let connect = ["connect", &url, "--policy", text(&policy)];
+    let run = |command: &[&str]| CONFIDE.run(&[&connect[..], &["--"], command].concat());
+    let done = run(&["env", "-u", "OPENAI_API_KEY", "OPENAI_API_KEY=k", "python3", "-c", ASKS]);
+    assert_eq!(done.status, Some(7), "{}", done.stderr);
+    assert_eq!(done.stdout, "sim k\n", "standard output is the command's");
+    let ready: Value = serde_json::from_str(done.stderr.lines().next().unwrap()).unwrap();
+    assert_eq!((&ready["ready"], &ready["simulated"]), (&true.into(), &true.into()));
+    let base_url = run(&["sh", "-c", "echo $OPENAI_BASE_URL"]);
+    assert!(base_url.stdout.starts_with("http://127.0.0.1:"), "{}", base_url.stdout);
+    assert_eq!(run(&["sh", "-c", "kill -9 $$"]).status, Some(128 + 9));
+    let refused = run(&["/no/such/program"]);
+    assert_eq!(refused.status, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("/no/such/program: No such file"), "{}", refused.stderr);
+    // A policy that refuses the gateway runs nothing.
+    let production = write(&folder, "production.toml", "roots = [\"intel-production\"]\n");
+    let connect = ["connect", &url, "--policy", text(&production), "--", "echo", "ran"];
+    let refused = CONFIDE.run(&connect);
+    assert_eq!((refused.status, &*refused.stdout), (Some(1), ""), "{}", refused.stderr);
+}
+
 #[test]
 fn a_production_policy_refuses_the_simulated_root() {
     let folder = Folder::new("root");

@@ -1,7 +1,7 @@
 //! `confide connect --encrypted-bodies`: through a proxy that terminates TLS, with bodies that only the
 //! attested gateway behind it can read.
 
-use std::{net::SocketAddr, path::Path, pin::pin, process::ExitCode, sync::Arc};
+use std::{ffi::OsString, net::SocketAddr, path::Path, pin::pin, process::ExitCode, sync::Arc};
 
 use confide_client::{
     AllowedOrigins, ClientError, ClientLimits, Connector, EncryptedClient, Endpoint, HttpClient,
@@ -11,6 +11,7 @@ use confide_evidence::{UnixSeconds, collateral::COLLATERAL_LENGTH_MAX, pem};
 use confide_verifier::{Policy, RootKind, Scope, weights_to_json};
 use serde_json::{Value, json};
 
+use super::LocalAddress;
 use crate::{
     error::CliError,
     files::{read_file, read_optional_file},
@@ -35,6 +36,7 @@ pub(super) struct EncryptedConnection<'a> {
     /// The root certificates by which the proxy's TLS is verified; by default those of the system.
     pub(super) tls_ca: Option<&'a Path>,
     pub(super) listen: SocketAddr,
+    pub(super) command: &'a [OsString],
 }
 
 /// Judges the report, then serves the loopback address.
@@ -82,10 +84,10 @@ pub(super) fn run(
         };
         let (listener, address) = process::listen(args.listen).await?;
         let guarantee = describe_guarantee(accepted);
-        process::print_ready(address, guarantee, ready_line_fields(args, address, accepted));
-        let drained = confide_client::serve(listener, client, origins, limits, stop).await;
-        process::warn_of_cut_connections(drained);
-        Ok(ExitCode::SUCCESS)
+        let fields = ready_line_fields(args, address, accepted);
+        let ready = process::ready_line(address, guarantee, fields);
+        let local = LocalAddress { listener, address, origins, limits, command: args.command };
+        local.serve(client, ready, stop).await
     })?
 }
 
