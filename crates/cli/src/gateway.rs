@@ -102,7 +102,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH")]
     weights: Option<PathBuf>,
     /// Write a salt for the client's API key or address as `cache_salt` into requests, so that nobody learns from
-    /// the model server's prefix cache what others have asked; the server has to understand the member
+    /// the model server's prefix cache what others have asked; the server has to understand the member. Prompts on
+    /// paths where servers are not known to honour it are refused
     #[arg(long)]
     cache_salt: bool,
     #[command(flatten)]

@@ -47,6 +47,7 @@ mod fresh_evidence;
 mod gateway;
 mod guess_limit;
 mod health;
+mod hold_bytes;
 mod http1_connection;
 mod http1_server;
 mod http2;

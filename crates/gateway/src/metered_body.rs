@@ -10,12 +10,13 @@ use http::Response;
 use http_body::{Body, Frame, SizeHint};
 
 use crate::{
-    authorizer::Grant, receipt_draft::ReceiptDraft, token_report::TokenReport,
-    usage_scanner::UsageScanner,
+    authorizer::Grant, hold_bytes::HoldBytes, receipt_draft::ReceiptDraft,
+    token_report::TokenReport, usage_scanner::UsageScanner,
 };
 
-/// Passes frames on unchanged. If there is a meter, it reads them and ends with the body.
-pub(crate) struct MeteredBody<B> {
+/// Passes frames on unchanged. If there is a meter, it reads them and ends with the body. If the client
+/// leaves, it also counts what was held back: the model server has made it.
+pub(crate) struct MeteredBody<B: HoldBytes> {
     inner: B,
     meter: Option<Box<AnswerMeter>>,
 }
@@ -44,7 +45,7 @@ pub(crate) struct AnswerUses {
     pub(crate) receipt: Option<Box<ReceiptDraft>>,
 }
 
-impl<B> MeteredBody<B> {
+impl<B: HoldBytes> MeteredBody<B> {
     /// A body of which nothing is counted.
     pub(crate) fn without_meter(inner: B) -> Self {
         Self { inner, meter: None }
@@ -58,14 +59,14 @@ impl<B> MeteredBody<B> {
 
 /// Counts the tokens of an answer for its grant and its report, and hashes it for its receipt, if it
 /// has them.
-pub(crate) fn meter_answer<B: Body>(
+pub(crate) fn meter_answer<B: Body + HoldBytes>(
     AnswerUses { mut grant, report, receipt }: AnswerUses,
     answer: Response<MeteredBody<B>>,
 ) -> Response<MeteredBody<B>> {
     if grant.is_none() && report.is_none() && receipt.is_none() {
         return answer;
     }
-    let (mut head, body) = answer.into_parts();
+    let (mut head, mut body) = answer.into_parts();
     let is_generation =
         report.is_some() || receipt.is_some() || grant.as_ref().is_some_and(Grant::is_generation);
     let is_read = is_generation && head.status.is_success();
@@ -79,7 +80,7 @@ pub(crate) fn meter_answer<B: Body>(
     let is_complete = body.inner.is_end_stream();
     let mut meter = AnswerMeter { scanner, grant, report, receipt, answer_id: None, is_complete };
     meter.sign_if_complete();
-    let body = MeteredBody { inner: body.inner, meter: Some(Box::new(meter)) };
+    body.meter = Some(Box::new(meter));
     Response::from_parts(head, body)
 }
 
@@ -101,6 +102,13 @@ impl AnswerMeter {
         }
     }
 
+    /// Counts the tokens of a piece that the client does not get, and its receipt does not cover.
+    fn count_held(&mut self, piece: &[u8]) {
+        if let Some(scanner) = &mut self.scanner {
+            scanner.read_piece(piece);
+        }
+    }
+
     /// Signs the receipt of an answer whose last byte was read: its client may ask for it as soon as
     /// it has that byte.
     fn sign_if_complete(&mut self) {
@@ -113,6 +121,13 @@ impl AnswerMeter {
         if let Some(receipt) = self.receipt.take() {
             receipt.finish(self.is_complete, self.answer_id.take());
         }
+    }
+}
+
+impl<B: HoldBytes> Drop for MeteredBody<B> {
+    fn drop(&mut self) {
+        let Some(meter) = &mut self.meter else { return };
+        self.inner.held_bytes().into_iter().for_each(|piece| meter.count_held(piece));
     }
 }
 
@@ -135,7 +150,7 @@ impl Drop for AnswerMeter {
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Body for MeteredBody<B> {
+impl<B: Body<Data = Bytes> + HoldBytes + Unpin> Body for MeteredBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 

@@ -17,6 +17,7 @@ use crate::{
     body::BodyFault,
     fault::{UpstreamFailure, UpstreamFault},
     fields_of_bytes::remove_fields_of_bytes,
+    hold_bytes::HoldBytes,
     media_type::{EVENT_STREAM, JSON, is_uncoded, media_type},
     slot_queue::{SlotQueue, WAITING_BYTES_MAX},
 };
@@ -307,6 +308,16 @@ impl<B: Body<Data = Bytes, Error = BodyFault> + Unpin> FilledDocument<B> {
             Some(document.checked_next_multiple_of(self.step_bytes)? - self.sent)
         });
         filled.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+impl<B> HoldBytes for ShapedBody<B> {
+    fn held_bytes(&self) -> [&[u8]; 2] {
+        match self {
+            Self::Unshaped(_) => [&[], &[]],
+            Self::Stream(stream) => stream.queue.untaken_bytes(),
+            Self::Document(document) => [&[], &document.waiting],
+        }
     }
 }
 

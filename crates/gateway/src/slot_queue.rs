@@ -124,6 +124,14 @@ impl SlotQueue {
         Some(slot)
     }
 
+    /// The bytes that no slot has taken yet. The first of them end the comment in the last slot.
+    pub(crate) fn untaken_bytes(&self) -> [&[u8]; 2] {
+        match &self.closing {
+            Some(closing) => [&[], closing],
+            None => [&b"\n\n"[..self.owed_line_feeds], &self.waiting],
+        }
+    }
+
     /// Whether the last slot was taken.
     pub fn is_over(&self) -> bool {
         self.closing.as_ref().is_some_and(Bytes::is_empty)

@@ -6,10 +6,10 @@ use confide_gateway::{AnswerShape, GatewayError};
 
 use crate::{error::CliError, process};
 
-/// What the bench measured for one shape (docs/traffic-shape.md, "The price"). The record names the binary, which is
-/// that of the development profile.
-const MEASURED: &str = "2048/50/32, 200 tokens at 100/s: 38.9 to 131 kB, first token +42 ms, last +16 ms, end +1160 ms, \
-                        with a build without optimisation (bench/records/2026-11-28-padding)";
+/// What the bench measured for one shape (docs/traffic-shape.md, "The price"). The record names the
+/// binary, which is that of the development profile.
+const MEASURED: &str = "2048/50/32, 200 tokens at 100/s, a build without optimisation: 38.9 to 131 kB, \
+                        first token +42 ms, last +16 ms, end +1160 ms (bench/records/2026-11-28-padding)";
 
 /// The arguments of `confide gateway shape`.
 #[derive(clap::Args)]
@@ -76,7 +76,7 @@ mod tests {
             "long events: 50 ms more for each further slot; 262144 bytes or more break the stream",
             "end of a stream: 1600 ms later on average and 3200 ms at most",
             "JSON answers: 1600 ms later on average and 3200 ms at most, in multiples of 65536 bytes",
-            "with a build without optimisation",
+            "a build without optimisation",
         ] {
             assert!(text.contains(wanted), "{text}");
         }

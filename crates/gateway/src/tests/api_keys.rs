@@ -283,6 +283,33 @@ async fn an_answer_that_breaks_off_before_its_counts_is_an_uncounted_one() {
 }
 
 #[tokio::test]
+async fn a_client_that_leaves_before_the_last_slot_pays_for_what_was_held_back() {
+    let events = "data: {\"type\":\"response.output_text.delta\",\"delta\":\"a\"}\n\n\
+                  event: response.completed\ndata: {\"type\":\"response.completed\",\"response\":\
+                  {\"model\":\"m\",\"usage\":{\"input_tokens\":7,\"output_tokens\":5}}}\n\n";
+    let answer = format!("{CHUNKED}{:x}\r\n{events}\r\n{LAST_CHUNK}", events.len());
+    let upstream = upstream_saying(answer.leak()).await;
+    let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
+    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
+    // The last slot does not come while this test runs.
+    configuration.answer_shape = Some("1024/100/4096".parse().unwrap());
+    let usage = UsagePath::new("held");
+    let authorizer = Arc::new(usage.authorizer_for(&key_table("a", "k", "")));
+    let limits = GatewayLimits::default();
+    let proxy = Proxy::new(&configuration, true, limits).unwrap();
+    let proxy = proxy.with_authorizer(Some(authorizer.clone()));
+    let gateway = serve_proxy(proxy, limits, AdmissionLimits::default()).await;
+    let request = post("/v1/responses", "authorization: Bearer k\r\n");
+    let mut client = ask(gateway.address, &request).await;
+    assert!(read_until(&mut client, "\"delta\":\"a\"}\n\n").await.contains(" 200 "));
+    drop(client);
+    let counted = usage.lines_after_next(&authorizer).await;
+    let wanted = "\"model\":\"m\",\"requests\":1,\"failed\":0,\"uncounted\":0,\"prompt_tokens\":7,\
+                  \"cached_tokens\":0,\"completion_tokens\":5,\"estimated_tokens\":0}\n";
+    assert!(counted.ends_with(wanted), "{counted}");
+}
+
+#[tokio::test]
 async fn a_list_of_models_that_the_gateway_makes_itself_is_an_answer_like_others() {
     let usage = UsagePath::new("models");
     let keys = key_table("a", "k", "requests_per_minute = 5");
