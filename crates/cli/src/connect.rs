@@ -11,8 +11,8 @@ use std::{
 use confide_appraiser::AppraisalError;
 use confide_channel::{ChannelError, SessionVersion};
 use confide_client::{
-    AllowedOrigins, Binding, ClientError, ClientLimits, ConnectTimings, Connector, Endpoint,
-    HttpClient, PeerAppraisal, RemoteEnd, error_chain,
+    AllowedOrigins, Binding, ClientError, ClientLimits, Connector, Endpoint, HttpClient,
+    PeerAppraisal, RemoteEnd, VerificationSource, error_chain,
 };
 use confide_evidence::{Attest, UnixSeconds};
 use confide_verifier::{BindingLevel, Policy, Scope};
@@ -194,10 +194,24 @@ async fn serve(
         );
     }
     let (listener, address) = process::listen(args.listen).await?;
-    let fields = ready_line_fields(args, binding, address, &appraised, timings);
+    let mut fields = describe_verification(&args.url, args.via.as_deref(), binding, &appraised);
+    fields["base_url"] = format!("http://{address}/v1").into();
+    fields["connect_ms"] = (timings.total().as_secs_f64() * 1000.0).into();
     let ready = process::ready_line(address, appraised.guarantee(), fields);
-    let local = LocalAddress { listener, address, origins, limits, command: &args.command };
-    local.serve(Arc::new(client), ready, stop).await
+    let client = Arc::new(client);
+    let verification: VerificationSource = {
+        let (client, url, via) = (client.clone(), args.url.clone(), args.via.clone());
+        Arc::new(move || match client.latest_appraisal() {
+            Some(latest) => {
+                let described = describe_verification(&url, via.as_deref(), binding, &latest);
+                process::merge_objects(described, json!({ "guarantee": latest.guarantee() }))
+            }
+            None => Value::Null,
+        })
+    };
+    let command = &*args.command;
+    let local = LocalAddress { listener, address, origins, limits, verification, command };
+    local.serve(client, ready, stop).await
 }
 
 /// The loopback address, open to local programs, or to one command.
@@ -206,6 +220,7 @@ struct LocalAddress<'a> {
     address: SocketAddr,
     origins: AllowedOrigins,
     limits: ClientLimits,
+    verification: VerificationSource,
     command: &'a [OsString],
 }
 
@@ -217,7 +232,7 @@ impl LocalAddress<'_> {
         ready: Value,
         stop: impl Future<Output = ()>,
     ) -> Result<ExitCode, CliError> {
-        let Self { listener, address, origins, limits, command } = self;
+        let Self { listener, address, origins, limits, verification, command } = self;
         let command = BesideCommand::start(command, address)?;
         match &command {
             None => process::print_line(&ready),
@@ -231,7 +246,8 @@ impl LocalAddress<'_> {
                 Some(command) => status = command.wait().await,
             }
         };
-        let drained = confide_client::serve(listener, client, origins, limits, until).await;
+        let serving = confide_client::serve(listener, client, origins, limits, verification, until);
+        let drained = serving.await;
         process::warn_of_cut_connections(drained);
         status
     }
@@ -294,20 +310,19 @@ fn hint_for_network(via: Option<&str>, error: &ClientError) -> String {
     }
 }
 
-fn ready_line_fields(
-    args: &Args,
+/// What was verified of a connection.
+fn describe_verification(
+    url: &str,
+    via: Option<&str>,
     binding: Binding,
-    address: SocketAddr,
     appraised: &PeerAppraisal,
-    timings: ConnectTimings,
 ) -> Value {
     let mut verdict = appraised.verdict().to_json();
     let mut take = |name: &str| verdict[name].take();
     let claims = take("claims");
     json!({
-        "base_url": format!("http://{address}/v1"),
-        "endpoint": args.url,
-        "via": args.via,
+        "endpoint": url,
+        "via": via,
         "binding": binding.name(),
         "simulated": appraised.is_simulated(),
         "scope": take("scope"),
@@ -320,7 +335,6 @@ fn ready_line_fields(
         "not_after": appraised.not_after(),
         "not_after_utc": UnixSeconds(appraised.not_after()).utc().to_string(),
         "checks": take("checks"),
-        "connect_ms": timings.total().as_secs_f64() * 1000.0,
     })
 }
 

@@ -89,6 +89,38 @@ fn a_command_uses_the_address_while_it_runs() {
 }
 
 #[test]
+fn programs_at_the_address_can_ask_what_was_verified() {
+    let folder = Folder::new("verification");
+    let attester = simulate(&folder, "attester", &[]);
+    let gateway = gateway_before(NOBODY, &attester, "key");
+    let connect = connect(&gateway, &attester.join("policy.toml"), "key", &[]);
+    let ask = |method: &str, more: &str| {
+        let mut stream = TcpStream::connect(connect.address()).unwrap();
+        stream.set_read_timeout(Some(GENEROUS)).unwrap();
+        let request = format!(
+            "{method} /.well-known/confide/verification HTTP/1.1\r\nhost: {}\r\n{more}\
+             connection: close\r\n\r\n",
+            connect.address()
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let answer = ask("GET", "");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
+    let document: Value = serde_json::from_str(body).unwrap();
+    for name in ["endpoint", "guarantee", "simulated", "scope", "config_digest", "not_after"] {
+        assert_eq!(document[name], connect.ready[name], "{name}");
+    }
+    assert!(document["checks"].as_array().is_some_and(|checks| !checks.is_empty()), "{document}");
+    assert!(ask("POST", "content-length: 0\r\n").starts_with("HTTP/1.1 405 "));
+    let page = ask("GET", "origin: https://page.example\r\n");
+    assert!(page.starts_with("HTTP/1.1 403 "), "web pages learn nothing: {page}");
+}
+
+#[test]
 fn a_production_policy_refuses_the_simulated_root() {
     let folder = Folder::new("root");
     let attester = simulate(&folder, "attester", &[]);

@@ -31,6 +31,6 @@ pub use error::{Blame, ClientError, RequestBodyError, failed_check};
 pub use gateway_report::{REPORT_NONCE_BYTES, ReportJudge};
 pub use limits::ClientLimits;
 pub use pool::{AnswerBody, AnswerError, HttpClient, PooledAnswer};
-pub use proxy::serve;
+pub use proxy::{VERIFICATION_PATH, VerificationSource, serve};
 pub use remote_end::RemoteEnd;
 pub use shared_key::JudgedKey;

@@ -37,6 +37,12 @@ use crate::{
     websocket::{AttestedWebSocket, RelaySlot, WebSocketRelay},
 };
 
+/// The path at which local programs find what was verified.
+pub const VERIFICATION_PATH: &str = "/.well-known/confide/verification";
+
+/// Describes what was verified last, as JSON.
+pub type VerificationSource = Arc<dyn Fn() -> serde_json::Value + Send + Sync>;
+
 type LocalRequestBody = LingeringBody<Incoming>;
 type LocalBody = Either<EncryptedAnswerBody, Full<Bytes>>;
 
@@ -45,17 +51,18 @@ type LocalBody = Either<EncryptedAnswerBody, Full<Bytes>>;
 ///
 /// It adds nothing to a request and stores none. An answer that breaks off reaches the local
 /// client as a broken stream. The request of a web page is refused unless `origins` contains its
-/// origin.
+/// origin. Requests for [`VERIFICATION_PATH`] are answered here, with what `verification` gives.
 pub async fn serve(
     listener: TcpListener,
     end: impl Into<RemoteEnd>,
     origins: AllowedOrigins,
     limits: ClientLimits,
+    verification: VerificationSource,
     stop: impl Future<Output = ()>,
 ) -> DrainOutcome {
     let (names, origins) = (LocalNames::from_listener(&listener), Arc::new(origins));
     let (pace, body_linger) = (limits.request_body_pace, limits.local_body_linger);
-    let local = LocalProxy { end: end.into(), names, origins, pace, body_linger };
+    let local = LocalProxy { end: end.into(), names, origins, pace, body_linger, verification };
     // All users of this address are programs of one machine, so the limit per peer does not apply.
     let admission = Admission::new(AdmissionLimits::for_one_peer(limits.local_connections));
     let serve = move |stream, place, closing| {
@@ -99,6 +106,7 @@ struct LocalProxy {
     origins: Arc<AllowedOrigins>,
     pace: BodyPace,
     body_linger: Duration,
+    verification: VerificationSource,
 }
 
 impl LocalProxy {
@@ -147,12 +155,26 @@ impl LocalProxy {
         }
     }
 
+    fn answer_verification(&self, method: &Method) -> Response<LocalBody> {
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            let message = format!("wanted GET or HEAD, got {method}");
+            return error_response(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &message);
+        }
+        let mut response = json_response(StatusCode::OK, &(self.verification)());
+        let no_store = HeaderValue::from_static("no-store");
+        response.headers_mut().insert(header::CACHE_CONTROL, no_store);
+        response
+    }
+
     async fn forward(
         &self,
         request: Request<LocalRequestBody>,
         slot: &RelaySlot,
     ) -> Response<LocalBody> {
         let (method, version) = (request.method().clone(), request.version());
+        if request.uri().path() == VERIFICATION_PATH {
+            return self.answer_verification(&method);
+        }
         // TRACE would have the keys in a request's fields echoed (RFC 9110 section 9.3.8).
         if matches!(method, Method::CONNECT | Method::TRACE) {
             let message = format!("{method} is not forwarded");
@@ -373,12 +395,14 @@ fn busy_response(text: &str) -> Response<LocalBody> {
 }
 
 fn error_response(status: StatusCode, code: &str, message: &str) -> Response<LocalBody> {
-    let body = Bytes::from(
-        serde_json::json!({
-            "error": { "message": message, "type": "confide_error", "param": null, "code": code }
-        })
-        .to_string(),
-    );
+    let error = serde_json::json!({
+        "error": { "message": message, "type": "confide_error", "param": null, "code": code }
+    });
+    json_response(status, &error)
+}
+
+fn json_response(status: StatusCode, content: &serde_json::Value) -> Response<LocalBody> {
+    let body = Bytes::from(content.to_string());
     let length = HeaderValue::from(body.len());
     let mut response = Response::new(Either::Right(Full::new(body)));
     *response.status_mut() = status;

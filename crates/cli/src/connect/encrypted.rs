@@ -1,11 +1,18 @@
 //! `confide connect --encrypted-bodies`: through a proxy that terminates TLS, with bodies that only the
 //! attested gateway behind it can read.
 
-use std::{ffi::OsString, net::SocketAddr, path::Path, pin::pin, process::ExitCode, sync::Arc};
+use std::{
+    ffi::OsString,
+    net::SocketAddr,
+    path::Path,
+    pin::pin,
+    process::ExitCode,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
 
 use confide_client::{
     AllowedOrigins, ClientError, ClientLimits, Connector, EncryptedClient, Endpoint, HttpClient,
-    ReportJudge, error_chain,
+    ReportJudge, VerificationSource, error_chain,
 };
 use confide_evidence::{UnixSeconds, collateral::COLLATERAL_LENGTH_MAX, pem};
 use confide_verifier::{Policy, RootKind, Scope, weights_to_json};
@@ -54,21 +61,23 @@ pub(super) fn run(
     let connector = Connector::to_proxy(endpoint, roots, process::unix_now, limits)
         .map_err(|error| CliError::new(error_chain(&error)))?;
     let http = HttpClient::new(connector, limits, process::unix_now);
-    // The last key that was accepted, for the ready line.
-    let accepted = Arc::new(std::sync::OnceLock::new());
-    let first = accepted.clone();
+    // The keys that were accepted first and last.
+    let accepted: Arc<OnceLock<Arc<AcceptedBodyKey>>> = Arc::default();
+    let latest: Arc<Mutex<Option<Arc<AcceptedBodyKey>>>> = Arc::default();
+    let (first, last) = (accepted.clone(), latest.clone());
     let judge: ReportJudge = Arc::new(move |report, nonce| {
         let (collateral, now) = (collateral.as_deref(), process::unix_now());
         let judged = judge_body_key(report, nonce, &policy, collateral, now);
-        let judged = judged.map_err(|refusal| refusal.to_string())?;
-        let key = judged.key.clone();
+        let judged = Arc::new(judged.map_err(|refusal| refusal.to_string())?);
         let guarantee = describe_guarantee(&judged);
-        let shown = first.get_or_init(|| judged);
+        let shown = first.get_or_init(|| judged.clone());
         // The user was shown the guarantee of the first report.
-        match describe_guarantee(shown) == guarantee {
-            true => Ok(key),
-            false => Err(format!("the guarantee has changed to `{guarantee}`")),
+        if describe_guarantee(shown) != guarantee {
+            return Err(format!("the guarantee has changed to `{guarantee}`"));
         }
+        let key = judged.key.clone();
+        *lock(&last) = Some(judged);
+        Ok(key)
     });
     let client = EncryptedClient::new(http, judge, limits.age_max, process::unix_now);
     let client = Arc::new(client);
@@ -84,9 +93,19 @@ pub(super) fn run(
         };
         let (listener, address) = process::listen(args.listen).await?;
         let guarantee = describe_guarantee(accepted);
-        let fields = ready_line_fields(args, address, accepted);
+        let mut fields = describe_verification(args.url, accepted);
+        fields["base_url"] = format!("http://{address}/v1").into();
         let ready = process::ready_line(address, guarantee, fields);
-        let local = LocalAddress { listener, address, origins, limits, command: args.command };
+        let url = args.url.to_owned();
+        let verification: VerificationSource = Arc::new(move || match &*lock(&latest) {
+            Some(accepted) => {
+                let more = json!({ "guarantee": describe_guarantee(accepted) });
+                process::merge_objects(describe_verification(&url, accepted), more)
+            }
+            None => Value::Null,
+        });
+        let command = args.command;
+        let local = LocalAddress { listener, address, origins, limits, verification, command };
         local.serve(client, ready, stop).await
     })?
 }
@@ -130,16 +149,16 @@ fn explain_error(args: &EncryptedConnection<'_>, error: &ClientError) -> CliErro
     explain_client_error(args.url, error, &hints)
 }
 
-fn ready_line_fields(
-    args: &EncryptedConnection<'_>,
-    address: SocketAddr,
-    accepted: &AcceptedBodyKey,
-) -> Value {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What was verified of the gateway behind the proxy.
+fn describe_verification(url: &str, accepted: &AcceptedBodyKey) -> Value {
     let mut verdict = accepted.evidence.to_json();
     let mut take = |name: &str| verdict[name].take();
     json!({
-        "base_url": format!("http://{address}/v1"),
-        "endpoint": args.url,
+        "endpoint": url,
         "encrypted_bodies": accepted.key.key.kem().algorithm(),
         "visible_to_proxies": VISIBLE,
         "simulated": accepted.is_simulated,
