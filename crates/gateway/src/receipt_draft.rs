@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use confide_evidence::weights_claim::{MeasuredWeights, NOT_MEASURED};
 use confide_receipt::{
-    BodyDigest, CONFIGURATION_EVENT, Event, FORWARDED_EVENT, Json, MODEL_EVENT, RECEIVED_EVENT,
-    RETURNED_EVENT, Receipt, digest_text,
+    BodyDigest, CONFIGURATION_EVENT, Event, ExchangeDigests, FORWARDED_EVENT, Json, MODEL_EVENT,
+    RECEIVED_EVENT, RETURNED_EVENT, Receipt, digest_text,
 };
 use http::{HeaderName, HeaderValue, Response, StatusCode, response};
 use sha2::{Digest, Sha256};
@@ -117,8 +117,10 @@ impl ReceiptDraft {
             events,
         };
         let document = signing.key.sign(&receipt).into();
+        let (request, response) = (self.request_sha256, answer.sha256);
+        let exchange = is_complete.then_some(ExchangeDigests { request, response });
         let Self { receipt_id, owner, .. } = *self;
-        signer.keep(FinishedReceipt { receipt_id, chat_id, owner, document });
+        signer.keep(FinishedReceipt { receipt_id, chat_id, owner, document, exchange });
     }
 
     fn list_events(&self, answer: &BodyDigest) -> Vec<Event> {
