@@ -30,10 +30,10 @@ impl DocumentKey {
 
     /// Signs a JSON object with ECDSA (P-256 and SHA-256). The signature is in DER.
     ///
-    /// Whoever can have texts signed must not get a signature that means something in TLS. What TLS 1.3
-    /// and exported authenticators sign begins with 64 spaces (RFC 8446 section 4.4.3), and what is
-    /// signed of a certificate begins with the byte 0x30. A text that begins with `{` is neither, and
-    /// no other one is signed.
+    /// Whoever can have texts signed must not get a signature that means something in TLS. What
+    /// TLS 1.3 and exported authenticators sign begins with 64 spaces (RFC 8446 section 4.4.3), and
+    /// what is signed of a certificate begins with the byte 0x30. A text that begins with `{` is
+    /// neither, and no other one is signed.
     ///
     /// # Errors
     /// [`ChannelError::Identity`] if the text begins otherwise, or the key cannot sign in this way.

@@ -247,7 +247,7 @@ fn receipts_survive_a_reload() {
     assert_eq!(std::fs::read_to_string(chain.save_receipt(id)).unwrap(), before);
 }
 
-/// The report data of a TDX quote in hexadecimal (Intel's layout: a head of 48 bytes, then the body).
+/// The report data of a TDX quote of version 4: a head of 48 bytes, then the body (Intel's layout).
 fn report_data(quote: &[u8]) -> &[u8] {
     &quote[48 + 520..48 + 584]
 }

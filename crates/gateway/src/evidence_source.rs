@@ -64,8 +64,8 @@ impl EvidenceSource {
         obtained
     }
 
-    /// The same for a form that has a place for some kinds of evidence only. Once the kind is known,
-    /// no quote is made in vain.
+    /// The same for a form that has a place for some kinds of evidence only. Once the kind is
+    /// known, no quote is made in vain.
     pub(crate) async fn obtain_of_kinds(
         &self,
         kinds: &[EvidenceKind],

@@ -66,8 +66,8 @@ pub(crate) async fn dstack_report(
 }
 
 /// The signature in dstack's form over the digests of an answer and its request, for the client to
-/// whom the receipt belongs. It is made when it is asked for, so that an answer costs one signature;
-/// by the current key, so that no key outlives its keyset.
+/// whom the receipt belongs. It is made when it is asked for, so that an answer costs one
+/// signature; by the current key, so that no key outlives its keyset.
 pub(crate) fn dstack_signature(
     signer: &ReceiptSigner,
     id: &str,

@@ -165,8 +165,8 @@ impl ReceiptBook {
         self.find_content(id, asker, age_max, |receipt| receipt.document.clone())
     }
 
-    /// Finds the digests of an answer and its request, by the same rules as the receipt; `None` for an
-    /// answer that was cut.
+    /// Finds the digests of an answer and its request, by the same rules as the receipt; `None` for
+    /// an answer that was cut.
     pub(crate) fn find_exchange(
         &self,
         id: &str,

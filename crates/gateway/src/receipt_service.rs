@@ -1,5 +1,5 @@
-//! Receipts and attestation reports of one version of the configuration: `/v1/aci/…`, and their forms
-//! for the verifiers of other projects.
+//! Receipts and attestation reports of one version of the configuration: `/v1/aci/…`, and their
+//! forms for the verifiers of other projects.
 
 use std::{
     convert::Infallible,

@@ -56,8 +56,8 @@ impl DstackQuery {
     }
 }
 
-/// Checks that a request asks for Ed25519. Without the parameter, dstack's form means ECDSA, for which
-/// this gateway has no key.
+/// Checks that a request asks for Ed25519. Without the parameter, dstack's form means ECDSA, for
+/// which this gateway has no key.
 pub(crate) fn check_dstack_algorithm(query: Option<&str>) -> Result<(), ReceiptFault> {
     match find_parameter(query, "signing_algo") {
         Ok(Some(name)) if name == "ed25519" => Ok(()),
@@ -75,8 +75,8 @@ fn parse_nonce_parameter(query: Option<&str>) -> Result<Option<Nonce>, ReceiptFa
     nonce.map(|nonce| parse_nonce(&nonce).ok_or(ReceiptFault::Nonce)).transpose()
 }
 
-/// The decoded value of a parameter, if the query has it. Two of one name are an error, as is a value
-/// that cannot be decoded.
+/// The decoded value of a parameter, if the query has it. Two of one name are an error, as is a
+/// value that cannot be decoded.
 fn find_parameter(query: Option<&str>, name: &str) -> Result<Option<String>, ()> {
     let parameters = query.unwrap_or_default().split('&');
     let mut values =

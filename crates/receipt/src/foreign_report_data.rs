@@ -6,17 +6,19 @@
 //! - The hashed bytes have 64 (dstack) or 96 (Tinfoil) bytes, and begin with 32 that the gateway
 //!   made: a random Ed25519 public key, or the digest of a random TLS key. The asker chooses the
 //!   last 32 bytes of Tinfoil's, and nothing of dstack's.
-//! - Key binding hashes claims and `aci/1` hashes a statement, both followed by 32 zero bytes, which
-//!   a dstack nonce may be as well. Claims and statement are longer than 96 bytes, and begin with
-//!   fixed text where random bytes stand here. So one quote fits both only if SHA-256 collides.
+//! - Key binding hashes claims and `aci/1` a statement, each followed by 32 zero bytes, which a
+//!   dstack nonce may be as well. Claims of this program and the statement are longer than 96 bytes.
+//!   Other programs have shorter claims, and Gramine hashed the bare `SubjectPublicKeyInfo`. All of
+//!   them begin with fixed bytes and a name where random bytes stand here. So one quote fits two of
+//!   them only if SHA-256 collides, or if a random key spells that name.
 //! - Session binding and its batches are SHA-512 over a domain of their own. An asker who knows such
-//!   a value in advance can choose its second half as the nonce, but not the first.
-//! - With exported authenticators, the second half is SHA-256 over a domain, the key and the claims:
-//!   an asker can choose it, with a key and claims of their own, and this half then separates
-//!   nothing. The first half is the hash of a DER `SubjectPublicKeyInfo` and of 32 exporter bytes.
-//!   As the 64 bytes of dstack's it would have to be a `SubjectPublicKeyInfo` of 32 bytes, which no
-//!   kind of key has. The form without the TLS key has the Ed25519 key itself in the first half,
-//!   which would have to be a digest of chosen bytes: a preimage.
+//!   a value in advance can choose its second half as the nonce, and cannot choose the first.
+//! - With exported authenticators, the second half is SHA-256 over a domain, the key and the
+//!   claims: an asker can choose it, with a key and claims of their own, and this half then
+//!   separates nothing. The first half is the hash of a DER `SubjectPublicKeyInfo` and of 32
+//!   exporter bytes. As the 64 bytes of dstack's it would have to be a `SubjectPublicKeyInfo` of 32
+//!   bytes, which no kind of key has. The form without the TLS key has the Ed25519 key itself in
+//!   the first half, which would have to be a digest of chosen bytes: a preimage.
 //! - The other way round, the second half of a dstack report is the nonce of its verifier. Of ours
 //!   it is zero or a digest, so no quote that exists fits a nonce that was drawn afterwards. A
 //!   Tinfoil report hashes the nonce of its verifier after two keys, in 96 bytes that nothing else
@@ -68,7 +70,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Json, Keyset};
+    use crate::{json::Json, keyset::Keyset};
 
     const ADDRESS: [u8; 32] = [1; 32];
     const SPKI: [u8; 32] = [2; 32];

@@ -1,4 +1,4 @@
-//! The forms of reports and signatures for the verifiers of other projects, by arithmetic of their own.
+//! The forms of reports and signatures for the verifiers of other projects, checked by hand.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -23,7 +23,7 @@ const KEY: KeyIdentity = KeyIdentity { spki_sha256: [7; 32], not_after: NOW + 36
 const NONCE: [u8; 32] = [9; 32];
 const ANSWER: &str = r#"{"id":"chatcmpl-1","choices":[]}"#;
 
-/// An attester of a kind of machine, which counts its quotes. They hold report data and nothing else.
+/// An attester of a kind of machine, which counts its quotes. They hold report data alone.
 struct CountingAttester {
     kind: EvidenceKind,
     quotes: Arc<AtomicUsize>,
@@ -76,8 +76,8 @@ impl Machine {
         Self::start_service(kind, upstream, interval, identity, spki_sha256, None).await
     }
 
-    /// Starts a gateway with keys for encrypted bodies and a real TLS key, whose certificate is returned
-    /// too.
+    /// Starts a gateway with keys for encrypted bodies and a real TLS key, whose certificate is
+    /// returned too.
     async fn start_encrypting(kind: EvidenceKind, interval: Duration) -> (Self, Vec<u8>) {
         let options = ServerOptions {
             binding: Binding::None,
