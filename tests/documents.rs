@@ -161,6 +161,12 @@ const WRITTEN: &[(&str, &str, &str, &str)] = &[
         "const MAGIC: &[u8; 8] = b\"CFDSTR01\";",
     ),
     (
+        "document in Tinfoil's form",
+        "3",
+        "crates/receipt/src/tinfoil_form.rs",
+        "const FORMAT: &str = \"https://tinfoil.sh/predicate/attestation/v3\";",
+    ),
+    (
         "manifest of a model",
         "1",
         "crates/engine/src/text/manifest.rs",
@@ -171,6 +177,7 @@ const WRITTEN: &[(&str, &str, &str, &str)] = &[
 /// Formats without a number of their own, and those whose number is that of their migrations.
 const WITHOUT_A_CONSTANT: &[&str] = &[
     "attested channel, key binding or none",
+    "report and signature in dstack's form",
     "index of records",
     "database of the collateral service",
     "counts of an adapter's answers",

@@ -63,6 +63,15 @@ pub(crate) struct Identity {
     pub(crate) collateral_hash: Option<[u8; 32]>,
 }
 
+/// The TLS key that a server presents, until it is renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyIdentity {
+    /// SHA-256 of its DER `SubjectPublicKeyInfo`.
+    pub spki_sha256: [u8; 32],
+    /// Unix seconds after which it is not used.
+    pub not_after: u64,
+}
+
 impl Identity {
     /// Makes a key and, with key binding, obtains a quote. Blocks while the attester works.
     pub(crate) fn generate(options: &IdentityOptions, now: u64) -> Result<Self, ChannelError> {
@@ -123,6 +132,11 @@ impl Identity {
             spki_hash: [0; 32],
             collateral_hash: None,
         }
+    }
+
+    /// The key and its expiry.
+    pub(crate) fn key_identity(&self) -> KeyIdentity {
+        KeyIdentity { spki_sha256: self.spki_hash, not_after: self.not_after }
     }
 
     /// The DER SubjectPublicKeyInfo of the key.

@@ -31,6 +31,7 @@ mod batch_start;
 mod certificate;
 mod client;
 mod deadline;
+mod document_key;
 mod error;
 mod exchange_message;
 mod frame;
@@ -52,9 +53,10 @@ pub use attested::{AttestedClientStream, AttestedServerStream};
 pub use batch::{BatchCounts, BatchLimits, BatchedQuote, QuoteBatcher};
 pub use batch_error::BatchError;
 pub use client::Client;
+pub use document_key::DocumentKey;
 pub use error::{ChannelError, ChannelPhase, ErrorOrigin, TunnelError};
 pub use frame::FRAME_BYTES_MAX;
-pub use identity::CERTIFICATE_BYTES_MAX;
+pub use identity::{CERTIFICATE_BYTES_MAX, KeyIdentity};
 pub use live::{EVIDENCE_MEDIA_TYPE, EVIDENCE_PATH, EvidenceRequest, LivePeer, LiveSession};
 pub use nested::{NestedClient, NestedServer, nested_accept, nested_connect};
 pub use options::{
@@ -62,4 +64,4 @@ pub use options::{
     SessionVersion,
 };
 pub use plain::{PlainClient, PlainConnection, UnixClock};
-pub use server::{KeyIdentity, Server, ServerStream};
+pub use server::{Server, ServerStream};

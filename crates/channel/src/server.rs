@@ -20,9 +20,10 @@ use crate::{
     attested::AttestedClientStream,
     batch::QuoteBatcher,
     deadline::Deadline,
+    document_key::DocumentKey,
     error::{ChannelError, ChannelPhase},
     handshake::{self, KeyPossessionVerifier},
-    identity::{Identity, IdentityOptions},
+    identity::{Identity, IdentityOptions, KeyIdentity},
     live::LiveSession,
     options::{Binding, ChannelTimings, RecordTuning, ServerOptions, SessionVersion},
     renewal::IdentityRenewer,
@@ -136,15 +137,6 @@ impl<S> ServerStream<S> {
     pub fn is_http2(&self) -> bool {
         self.stream.get_ref().1.alpn_protocol() == Some(handshake::HTTP_2)
     }
-}
-
-/// The TLS key that a server presents, until it is renewed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyIdentity {
-    /// SHA-256 of its DER `SubjectPublicKeyInfo`.
-    pub spki_sha256: [u8; 32],
-    /// Unix seconds after which it is not used.
-    pub not_after: u64,
 }
 
 impl Server {
@@ -317,8 +309,12 @@ impl Server {
 
     /// The current key and its expiry.
     pub fn key_identity(&self) -> KeyIdentity {
-        let identity = self.identities.current();
-        KeyIdentity { spki_sha256: identity.spki_hash, not_after: identity.not_after }
+        self.identities.current().key_identity()
+    }
+
+    /// The current key with its certificate, for documents that it signs.
+    pub fn document_key(&self) -> DocumentKey {
+        DocumentKey::new(self.identities.current())
     }
 
     /// Starts a renewal of the key if the attester has other collateral than the certificate, so that

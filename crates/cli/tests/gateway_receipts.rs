@@ -1,5 +1,5 @@
 //! Receipts with the real program: a chat through `serve`, `gateway --receipts` and `connect`, then
-//! `verify receipt` on what the client kept.
+//! `verify receipt` on what the client kept; and the forms for verifiers of other projects.
 //!
 //! All evidence here is simulated.
 
@@ -11,7 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, ED25519, UnparsedPublicKey};
+use base64::{Engine, engine::general_purpose::STANDARD};
 use confide_tests::{ANY_PORT, CommandOutput, Folder, Process, Program, text};
+use sha2::{Digest, Sha256};
 
 const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
 /// Nothing here takes this long unless it hangs.
@@ -31,12 +34,17 @@ struct Chain {
 
 impl Chain {
     fn start(name: &str, binding: &str) -> Self {
+        Self::start_with(name, binding, &[])
+    }
+
+    /// Starts a gateway with further options.
+    fn start_with(name: &str, binding: &str, more: &[&str]) -> Self {
         let folder = Folder::new(name);
         let attester = PathBuf::from(folder.argument("attester"));
         run_well(&["attest", "--simulate", "tdx", "--out", text(&attester)]);
         let serve = CONFIDE.start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
         let upstream = format!("http://{}", serve.address());
-        let gateway = CONFIDE.start(&[
+        let arguments = [
             "gateway",
             "--listen",
             ANY_PORT,
@@ -47,7 +55,8 @@ impl Chain {
             "--simulate",
             text(&attester),
             "--receipts",
-        ]);
+        ];
+        let gateway = CONFIDE.start(&[&arguments[..], more].concat());
         let policy = attester.join("policy.toml");
         let digest = gateway.ready["config_digest"].as_str().unwrap().to_owned();
         run_well(&["policy", "pin", text(&policy), "--digest", &digest]);
@@ -72,18 +81,45 @@ impl Chain {
     }
 
     fn ask_model(&self) -> (String, String) {
+        self.ask_model_with("")
+    }
+
+    /// Asks the model with further fields in the head.
+    fn ask_model_with(&self, fields: &str) -> (String, String) {
         let length = REQUEST.len();
         self.exchange(&format!(
             "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n\
-             content-length: {length}\r\nconnection: close\r\n\r\n{REQUEST}"
+             {fields}content-length: {length}\r\nconnection: close\r\n\r\n{REQUEST}"
         ))
+    }
+
+    fn get(&self, path: &str, fields: &str) -> (String, String) {
+        self.exchange(&format!(
+            "GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{fields}connection: close\r\n\r\n"
+        ))
+    }
+
+    fn fetch_json(&self, path: &str, fields: &str) -> serde_json::Value {
+        serde_json::from_str(&self.fetch_text(path, fields)).unwrap()
+    }
+
+    /// Fetches a document, once this network may have a report again.
+    fn fetch_text(&self, path: &str, fields: &str) -> String {
+        let until = Instant::now() + GENEROUS;
+        loop {
+            let (head, body) = self.get(path, fields);
+            if head.starts_with("HTTP/1.1 200 ") {
+                return body;
+            }
+            let is_early = head.starts_with("HTTP/1.1 429 ") && Instant::now() < until;
+            assert!(is_early, "{path}: {head}\n{body}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// Writes what a path returns to a file of this name.
     fn save(&self, path: &str, name: &str) -> PathBuf {
-        let (head, body) = self.exchange(&format!(
-            "GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
-        ));
+        let (head, body) = self.get(path, "");
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}\n{body}");
         self.folder.write(name, &body).into()
     }
@@ -262,6 +298,100 @@ fn receipts_survive_a_reload() {
         assert!(Instant::now() < until, "it does not reload");
     }
     assert_eq!(std::fs::read_to_string(chain.save_receipt(id)).unwrap(), before);
+}
+
+/// The report data of a TDX quote of version 4: a head of 48 bytes, then the body (Intel's layout).
+fn report_data(quote: &[u8]) -> &[u8] {
+    &quote[48 + 520..48 + 584]
+}
+
+fn decode_hex(value: &serde_json::Value) -> Vec<u8> {
+    hex::decode(value.as_str().unwrap()).unwrap()
+}
+
+#[test]
+fn a_verifier_of_dstacks_form_checks_report_and_signature() {
+    let chain = Chain::start("dstack-form", "session");
+    let (head, answer) = chain.ask_model_with("authorization: Bearer one\r\n");
+    let id = field(&head, "x-receipt-id");
+    let signature = format!("/v1/signature/{id}?signing_algo=ed25519");
+    for (fields, status) in [("", "401"), ("authorization: Bearer two\r\n", "404")] {
+        let (head, body) = chain.get(&signature, fields);
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}\n{body}");
+        assert!(!body.contains("signing_address"), "{body}");
+    }
+    let signed = chain.fetch_json(&signature, "authorization: Bearer one\r\n");
+    let digests = [REQUEST, &answer].map(|body| hex::encode(Sha256::digest(body)));
+    assert_eq!(signed["text"], digests.join(":"));
+    let address = decode_hex(&signed["signing_address"]);
+    let public_key = UnparsedPublicKey::new(&ED25519, &address);
+    let (text, signature) = (signed["text"].as_str().unwrap(), decode_hex(&signed["signature"]));
+    public_key.verify(text.as_bytes(), &signature).unwrap();
+    let mut changed = text.as_bytes().to_vec();
+    changed[0] ^= 1;
+    assert!(public_key.verify(&changed, &signature).is_err());
+    let keyset = chain.fetch_json("/v1/aci/attestation", "");
+    let keyset = &keyset["attestation"]["workload_keyset"];
+    assert_ne!(keyset["receipt_signing_keys"][0]["public_key"], signed["signing_address"]);
+    let path = format!(
+        "/v1/attestation/report?nonce={NONCE}&signing_algo=ed25519&include_tls_fingerprint=true"
+    );
+    let report = chain.fetch_json(&path, "");
+    assert_eq!(report["signing_address"], signed["signing_address"]);
+    assert_eq!(report["tls_cert_fingerprint"], keyset["tls_public_keys"][0]["spki_sha256"]);
+    let fingerprint = decode_hex(&report["tls_cert_fingerprint"]);
+    let first = Sha256::digest([address, fingerprint].concat());
+    let wanted = [&first[..], &hex::decode(NONCE).unwrap()].concat();
+    assert_eq!(report_data(&decode_hex(&report["intel_quote"])), wanted);
+    for (query, text) in [
+        (format!("nonce={NONCE}"), "ecdsa"),
+        (format!("nonce={NONCE}&signing_algo=ecdsa"), "ecdsa"),
+        ("signing_algo=ed25519".to_owned(), "wanted a nonce"),
+    ] {
+        let (head, body) = chain.get(&format!("/v1/attestation/report?{query}"), "");
+        assert!(head.starts_with("HTTP/1.1 400 ") && body.contains(text), "{head}\n{body}");
+    }
+    // Without encrypted bodies there is nothing to say in Tinfoil's form.
+    let (head, _) = chain.get(&format!("/.well-known/tinfoil-attestation?nonce={NONCE}"), "");
+    assert!(head.starts_with("HTTP/1.1 404 "), "{head}");
+}
+
+#[test]
+fn a_verifier_of_tinfoils_form_checks_the_document() {
+    let chain = Chain::start_with("tinfoil-form", "key", &["--encrypted-bodies"]);
+    let path = "/.well-known/tinfoil-attestation";
+    let (head, body) = chain.get(path, "");
+    assert!(head.starts_with("HTTP/1.1 400 ") && body.contains("wanted a nonce"), "{head}\n{body}");
+    let body = chain.fetch_text(&format!("{path}?nonce={NONCE}"), "");
+    let document: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let bound = &document["report_data"];
+    assert_eq!(bound["nonce"], NONCE);
+    let parts = ["tls_key_fp", "hpke_key", "nonce"].map(|name| decode_hex(&bound[name]));
+    assert!(parts.iter().all(|part| part.len() == 32), "{bound}");
+    let decode = |value: &serde_json::Value| STANDARD.decode(value.as_str().unwrap()).unwrap();
+    assert_eq!(document["cpu"]["platform"], "tdx");
+    let first = Sha256::digest(parts.concat());
+    let quote = decode(&document["cpu"]["report"]);
+    assert_eq!(report_data(&quote), [&first[..], &[0; 32]].concat());
+    // The key of the certificate, whose SubjectPublicKeyInfo begins in one way on P-256.
+    let pem = document["certificate"].as_str().unwrap();
+    let base64: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
+    let certificate = STANDARD.decode(base64).unwrap();
+    let begin = hex::decode("3059301306072a8648ce3d020106082a8648ce3d030107034200").unwrap();
+    let at = certificate.windows(begin.len()).position(|part| part == begin).unwrap();
+    let spki = &certificate[at..at + 91];
+    assert_eq!(Sha256::digest(spki)[..], parts[0]);
+    // The body with an empty text in the place of the signature.
+    let at = body.rfind("\"signature\":\"").unwrap() + "\"signature\":\"".len();
+    let (begin, signature) = body.split_at(at);
+    let (signature, end) = signature.split_once('"').unwrap();
+    let signature = STANDARD.decode(signature).unwrap();
+    let public_key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &spki[26..]);
+    let unsigned = format!("{begin}\"{end}");
+    public_key.verify(unsigned.as_bytes(), &signature).unwrap();
+    let changed = unsigned.replacen("\"nonce\":\"00", "\"nonce\":\"01", 1);
+    assert_ne!(changed, unsigned);
+    assert!(public_key.verify(changed.as_bytes(), &signature).is_err());
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use confide_channel::{Binding, Server, ServerOptions};
 use confide_evidence::{Appraise, Attest};
 use confide_http::{Admission, AdmissionLimits, DrainOutcome, Listener};
@@ -12,6 +11,7 @@ use crate::{
     acceptor::ChannelAcceptor,
     access_log::AccessLog,
     authorizer::Authorizer,
+    certificate_pem::encode_certificate,
     configuration::GatewayConfiguration,
     configuration_slot::ConfigurationSlot,
     configuration_version::ConfigurationVersion,
@@ -175,7 +175,7 @@ impl Gateway {
     }
 
     /// Returns the gateway, which now signs a receipt for each answer of a model, and serves receipts
-    /// and attestation reports below `/v1/aci/`.
+    /// and attestation reports below `/v1/aci/`, and their forms for verifiers of other projects.
     ///
     /// # Errors
     /// [`GatewayError::ReceiptsWithoutEvidence`] without evidence, which a receipt is believed for.
@@ -226,14 +226,7 @@ impl Gateway {
 
     /// The current certificate, in PEM (RFC 7468), for clients that pin it as their root.
     pub fn certificate_pem(&self) -> String {
-        let base64 = STANDARD.encode(self.certificate_der());
-        let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
-        for line in base64.as_bytes().chunks(64) {
-            pem.extend(line.iter().map(|byte| char::from(*byte)));
-            pem.push('\n');
-        }
-        pem.push_str("-----END CERTIFICATE-----\n");
-        pem
+        encode_certificate(&self.certificate_der())
     }
 
     /// The effective configuration.
@@ -287,7 +280,9 @@ impl Gateway {
             };
             let identity = Arc::new(move || server.key_identity());
             let signer = Arc::new(ReceiptSigner::new(book, identity, context));
-            Arc::new(ReceiptService::new(signer, attester))
+            let server = channel.clone();
+            let document_key = Arc::new(move || server.document_key());
+            Arc::new(ReceiptService::new(signer, attester).with_document_key(document_key))
         });
         let signer = receipts.as_ref().filter(|_| encrypts_bodies).map(|it| it.signer().clone());
         let encrypted = signer.map(|signer| Arc::new(EncryptedRequests::new(signer)));

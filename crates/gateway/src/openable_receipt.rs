@@ -1,7 +1,6 @@
 //! A second receipt of one answer, for clients that want to show parts of it: it commits to both
 //! bodies under salts that only the client can derive, and does not have their digests.
 
-use bytes::Bytes;
 use confide_disclosure::{
     Direction, DirectionCommitment, DirectionHasher, Seed, derive_receipt_seed,
 };
@@ -83,29 +82,6 @@ impl OpenableDraft {
             returned: commitment_event(RETURNED_EVENT, &answer, is_complete),
         })
     }
-}
-
-/// Both receipts of an answer, as they are kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReceiptDocuments {
-    pub(crate) whole: Bytes,
-    pub(crate) openable: Option<Bytes>,
-}
-
-impl ReceiptDocuments {
-    pub(crate) fn get(&self, form: ReceiptForm) -> Option<&Bytes> {
-        match form {
-            ReceiptForm::Whole => Some(&self.whole),
-            ReceiptForm::Openable => self.openable.as_ref(),
-        }
-    }
-}
-
-/// The form of a receipt that a client asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReceiptForm {
-    Whole,
-    Openable,
 }
 
 fn commitment_event(kind: &str, body: &DirectionCommitment, is_complete: bool) -> Event {

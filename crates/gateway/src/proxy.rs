@@ -47,7 +47,7 @@ use crate::{
     path::{self, PathFault},
     receipt_draft::ReceiptDraft,
     receipt_fault::ReceiptFault,
-    receipt_service::{ACI_PATHS, ACI_ROUTE, ReceiptClient, ReceiptService},
+    receipt_service::{self, ReceiptClient, ReceiptService},
     refusal::RequestRefusal,
     request_head,
     request_model::{RequestModel, check_json_headers, find_model},
@@ -291,10 +291,10 @@ impl Proxy {
             Ok(path) if path == WELL_KNOWN_PATH => WELL_KNOWN_PATH,
             Ok(path) if path == EVIDENCE_PATH => EVIDENCE_PATH,
             Ok(path) if self.encrypted_requests.is_some() && path == KEYS_PATH => KEYS_PATH,
-            Ok(path) if self.receipts.is_some() && path.starts_with(ACI_PATHS) => ACI_ROUTE,
             Ok(path) => {
-                let route = self.routes.iter().find(|(pattern, ..)| pattern.matches(&path));
-                route.map_or("/**", |(_, route, _)| &route.path)
+                let own = self.receipts.as_ref().and_then(|_| receipt_service::find_route(&path));
+                let route = || self.routes.iter().find(|(pattern, ..)| pattern.matches(&path));
+                own.unwrap_or_else(|| route().map_or("/**", |(_, route, _)| &route.path))
             }
             Err(_) => "/**",
         }
@@ -411,8 +411,8 @@ impl Proxy {
             observation.record_route(KEYS_PATH);
             return Some(Box::pin(async { requests.answer_keys(&head.method) }));
         }
-        let receipts = self.receipts.as_ref().filter(|_| target.path().starts_with(ACI_PATHS))?;
-        observation.record_route(ACI_ROUTE);
+        let receipts = self.receipts.as_ref()?;
+        observation.record_route(receipt_service::find_route(target.path())?);
         Some(Box::pin(receipts.answer(&head.method, &head.headers, target, peer)))
     }
 

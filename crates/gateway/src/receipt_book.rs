@@ -9,21 +9,26 @@ use std::{
 
 use bytes::Bytes;
 use confide_http::Peer;
-use confide_receipt::Keyset;
+use confide_receipt::{ExchangeDigests, Keyset};
 use tokio::time::Instant;
 
-use crate::{
-    api_key::ApiKeyDigest,
-    limits::ReceiptLimits,
-    openable_receipt::{ReceiptDocuments, ReceiptForm},
-};
+use crate::{api_key::ApiKeyDigest, limits::ReceiptLimits, receipt_fault::ReceiptFault};
 
 /// The receipts of a listener that are kept. It lives as long as the listener: a reload keeps it.
 pub struct ReceiptBook {
     clock: fn() -> u64,
     kept: Mutex<KeptReceipts>,
     /// The latest keysets, the oldest first: reports are given for those of kept receipts.
-    keysets: Mutex<VecDeque<Arc<Keyset>>>,
+    keys: Mutex<VecDeque<RememberedKeys>>,
+}
+
+/// The public keys of one keyset.
+pub(crate) struct RememberedKeys {
+    pub(crate) keyset: Arc<Keyset>,
+    /// The public key for signatures in dstack's form.
+    pub(crate) dstack_address: [u8; 32],
+    /// SHA-256 of the TLS key's `SubjectPublicKeyInfo`.
+    pub(crate) spki_sha256: [u8; 32],
 }
 
 /// The largest number of keysets that are remembered. A key is renewed every few hours or minutes.
@@ -52,7 +57,17 @@ pub(crate) struct FinishedReceipt {
     /// The identifier in the answer, by which the receipt is found as well.
     pub(crate) chat_id: Option<String>,
     pub(crate) owner: ReceiptOwner,
-    pub(crate) documents: ReceiptDocuments,
+    pub(crate) kept: KeptExchange,
+}
+
+/// What is kept of one exchange.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptExchange {
+    pub(crate) receipt: Bytes,
+    /// The second receipt, if the client wants to show parts of the bodies.
+    pub(crate) openable: Option<Bytes>,
+    /// The digests of the request and the answer; `None` if the answer was cut.
+    pub(crate) exchange: Option<ExchangeDigests>,
 }
 
 #[derive(Default)]
@@ -68,45 +83,70 @@ struct KeptReceipts {
 }
 
 struct KeptReceipt {
-    documents: ReceiptDocuments,
+    kept: KeptExchange,
     key: Option<ApiKeyDigest>,
     holder: ShareHolder,
     chat_id: Option<String>,
     since: Instant,
 }
 
-/// The outcome of a search for a receipt.
+/// The outcome of a search for a receipt, of which `T` is wanted.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum FoundReceipt {
-    Document(Bytes),
+pub(crate) enum FoundReceipt<T> {
+    Content(T),
     /// The receipt belongs to an API key, and none was presented.
     KeyMissing,
     /// There is no such receipt, or it belongs to another API key.
     None,
 }
 
+impl<T> FoundReceipt<T> {
+    /// What was found, or the reason why there is nothing for the client.
+    pub(crate) fn into_result(self) -> Result<T, ReceiptFault> {
+        match self {
+            Self::Content(content) => Ok(content),
+            Self::KeyMissing => Err(ReceiptFault::KeyMissing),
+            Self::None => Err(ReceiptFault::NotFound),
+        }
+    }
+}
+
 impl ReceiptBook {
     /// An empty book. `clock` returns Unix seconds.
     pub fn new(clock: fn() -> u64) -> Self {
-        Self { clock, kept: Mutex::default(), keysets: Mutex::default() }
+        Self { clock, kept: Mutex::default(), keys: Mutex::default() }
     }
 
-    /// Remembers a keyset, so that reports can be given for it later.
-    pub(crate) fn remember_keyset(&self, keyset: Arc<Keyset>) {
+    /// Remembers the keys of a keyset, so that reports can be given for it later.
+    pub(crate) fn remember_keys(&self, new: RememberedKeys) {
         let now = self.now();
-        let mut keysets = self.keysets.lock().unwrap_or_else(PoisonError::into_inner);
-        keysets.retain(|keyset| keyset.not_after().is_ok_and(|not_after| now <= not_after));
-        if keysets.len() >= KEYSETS_MAX {
-            keysets.pop_front();
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.retain(|keys| keys.are_valid(now));
+        if keys.len() >= KEYSETS_MAX {
+            keys.pop_front();
         }
-        keysets.push_back(keyset);
+        keys.push_back(new);
     }
 
     /// Finds a keyset that is remembered and has not ended.
     pub(crate) fn find_keyset(&self, digest: &str) -> Option<Arc<Keyset>> {
-        let keysets = self.keysets.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = keysets.iter().find(|keyset| keyset.digest() == digest)?;
-        found.not_after().is_ok_and(|not_after| self.now() <= not_after).then(|| found.clone())
+        self.find_keys(|keys| keys.keyset.digest() == digest, |keys| keys.keyset.clone())
+    }
+
+    /// Finds the TLS key that was in use with a signing address of dstack's form, whose keyset is
+    /// remembered and has not ended.
+    pub(crate) fn find_dstack_address(&self, address: &[u8; 32]) -> Option<[u8; 32]> {
+        self.find_keys(|keys| keys.dstack_address == *address, |keys| keys.spki_sha256)
+    }
+
+    fn find_keys<T>(
+        &self,
+        is_wanted: impl Fn(&RememberedKeys) -> bool,
+        read: impl FnOnce(&RememberedKeys) -> T,
+    ) -> Option<T> {
+        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = keys.iter().find(|keys| is_wanted(keys))?;
+        found.are_valid(self.now()).then(|| read(found))
     }
 
     /// Unix seconds.
@@ -126,17 +166,46 @@ impl ReceiptBook {
     pub(crate) fn find(
         &self,
         id: &str,
-        form: ReceiptForm,
         asker: &ReceiptOwner,
         age_max: Duration,
-    ) -> FoundReceipt {
+    ) -> FoundReceipt<Bytes> {
+        self.find_content(id, asker, age_max, |kept| Some(kept.receipt.clone()))
+    }
+
+    /// Finds the receipt of an answer that can be opened, by the same rules.
+    pub(crate) fn find_openable(
+        &self,
+        id: &str,
+        asker: &ReceiptOwner,
+        age_max: Duration,
+    ) -> FoundReceipt<Bytes> {
+        self.find_content(id, asker, age_max, |kept| kept.openable.clone())
+    }
+
+    /// Finds the digests of an answer and its request, by the same rules as the receipt; `None` for
+    /// an answer that was cut.
+    pub(crate) fn find_exchange(
+        &self,
+        id: &str,
+        asker: &ReceiptOwner,
+        age_max: Duration,
+    ) -> FoundReceipt<Option<ExchangeDigests>> {
+        self.find_content(id, asker, age_max, |kept| Some(kept.exchange))
+    }
+
+    fn find_content<T>(
+        &self,
+        id: &str,
+        asker: &ReceiptOwner,
+        age_max: Duration,
+        read: impl FnOnce(&KeptExchange) -> Option<T>,
+    ) -> FoundReceipt<T> {
         let kept = self.lock();
         let of_answer = || kept.by_chat_id.get(&(asker.holder, id.to_owned()));
         let found = kept.by_id.get(id).or_else(|| kept.by_id.get(of_answer()?));
         match found.filter(|receipt| receipt.since.elapsed() <= age_max) {
             Some(receipt) if receipt.key.is_none() || receipt.key == asker.key => {
-                let document = receipt.documents.get(form).cloned();
-                document.map_or(FoundReceipt::None, FoundReceipt::Document)
+                read(&receipt.kept).map_or(FoundReceipt::None, FoundReceipt::Content)
             }
             Some(_) if asker.key.is_none() => FoundReceipt::KeyMissing,
             _ => FoundReceipt::None,
@@ -148,6 +217,12 @@ impl ReceiptBook {
     }
 }
 
+impl RememberedKeys {
+    fn are_valid(&self, now: u64) -> bool {
+        self.keyset.not_after().is_ok_and(|not_after| now <= not_after)
+    }
+}
+
 impl fmt::Debug for ReceiptBook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReceiptBook").finish_non_exhaustive()
@@ -156,7 +231,7 @@ impl fmt::Debug for ReceiptBook {
 
 impl KeptReceipts {
     fn keep(&mut self, receipt: FinishedReceipt, limits: &ReceiptLimits, now: Instant) {
-        let FinishedReceipt { receipt_id, chat_id, owner, documents } = receipt;
+        let FinishedReceipt { receipt_id, chat_id, owner, kept } = receipt;
         let ReceiptOwner { key, holder } = owner;
         self.remove_expired(limits.age, now);
         let share = limits.kept_per_client.clamp(1, limits.kept);
@@ -176,7 +251,7 @@ impl KeptReceipts {
         }
         self.holders.entry(holder).or_default().push_back(id.clone());
         self.order.push_back(id.clone());
-        let kept = KeptReceipt { documents, key, holder, chat_id, since: now };
+        let kept = KeptReceipt { kept, key, holder, chat_id, since: now };
         self.by_id.insert(id, kept);
         // What clients' shares removed is still in the order.
         if self.order.len() > 2 * limits.kept {
@@ -225,6 +300,8 @@ mod tests {
     const LIMITS: ReceiptLimits =
         ReceiptLimits { kept: 8, kept_per_client: 3, age: Duration::from_secs(60) };
 
+    const EXCHANGE: ExchangeDigests = ExchangeDigests { request: [1; 32], response: [2; 32] };
+
     fn book() -> ReceiptBook {
         ReceiptBook::new(|| 1_750_000_000)
     }
@@ -241,16 +318,17 @@ mod tests {
             receipt_id: id.into(),
             chat_id: Some(format!("chat-{id}")),
             owner,
-            documents: ReceiptDocuments {
-                whole: Bytes::copy_from_slice(id.as_bytes()),
+            kept: KeptExchange {
+                receipt: Bytes::copy_from_slice(id.as_bytes()),
                 openable: None,
+                exchange: Some(EXCHANGE),
             },
         }
     }
 
     /// Whether the book has a receipt, asked for by the address of [`owner`] `number`.
     fn is_kept_for(book: &ReceiptBook, id: &str, number: u8) -> bool {
-        book.find(id, ReceiptForm::Whole, &owner(number, None), LIMITS.age) != FoundReceipt::None
+        book.find(id, &owner(number, None), LIMITS.age) != FoundReceipt::None
     }
 
     #[tokio::test(start_paused = true)]
@@ -293,12 +371,11 @@ mod tests {
     fn the_openable_form_is_for_the_same_client_and_there_only_where_it_was_wanted() {
         let book = book();
         let mut both = receipt("a", owner(1, Some("one")));
-        both.documents.openable = Some("open".into());
+        both.kept.openable = Some("open".into());
         book.keep(both, &LIMITS);
         book.keep(receipt("b", owner(1, Some("one"))), &LIMITS);
-        let find =
-            |id: &str, key| book.find(id, ReceiptForm::Openable, &owner(2, Some(key)), LIMITS.age);
-        assert_eq!(find("a", "one"), FoundReceipt::Document("open".into()));
+        let find = |id: &str, key| book.find_openable(id, &owner(2, Some(key)), LIMITS.age);
+        assert_eq!(find("a", "one"), FoundReceipt::Content("open".into()));
         assert_eq!(find("a", "two"), FoundReceipt::None);
         assert_eq!(find("b", "one"), FoundReceipt::None);
     }
@@ -307,11 +384,33 @@ mod tests {
     fn a_receipt_of_an_api_key_is_for_this_key() {
         let book = book();
         book.keep(receipt("a", owner(1, Some("one"))), &LIMITS);
-        let find =
-            |key: Option<&str>| book.find("a", ReceiptForm::Whole, &owner(2, key), LIMITS.age);
-        assert_eq!(find(Some("one")), FoundReceipt::Document("a".into()));
+        let find = |key: Option<&str>| book.find("a", &owner(2, key), LIMITS.age);
+        assert_eq!(find(Some("one")), FoundReceipt::Content("a".into()));
         assert_eq!(find(Some("two")), FoundReceipt::None);
         assert_eq!(find(None), FoundReceipt::KeyMissing);
+        // The digests have the same owner.
+        let find = |key: Option<&str>| book.find_exchange("a", &owner(2, key), LIMITS.age);
+        assert_eq!(find(Some("one")), FoundReceipt::Content(Some(EXCHANGE)));
+        assert_eq!(find(Some("two")), FoundReceipt::None);
+        assert_eq!(find(None), FoundReceipt::KeyMissing);
+    }
+
+    #[test]
+    fn keys_are_found_until_their_keyset_ends() {
+        let book = book();
+        for (number, not_after) in [(1, 1_750_000_000), (2, 1_749_999_999)] {
+            let spki_sha256 = [number + 10; 32];
+            let keyset = Keyset::new("k", &[number; 32], &spki_sha256, not_after);
+            let keyset = Arc::new(keyset);
+            book.remember_keys(RememberedKeys {
+                keyset,
+                dstack_address: [number; 32],
+                spki_sha256,
+            });
+        }
+        assert_eq!(book.find_dstack_address(&[1; 32]), Some([11; 32]));
+        assert_eq!(book.find_dstack_address(&[2; 32]), None, "its keyset has ended");
+        assert_eq!(book.find_dstack_address(&[3; 32]), None);
     }
 
     #[test]
@@ -327,21 +426,16 @@ mod tests {
         // Another client makes its model server give the same identifiers, and that of a receipt.
         with_chat_id("two", "chosen", owner(1, Some("two")));
         with_chat_id("three", "one", owner(1, Some("two")));
-        let find = |id: &str, key: &str| {
-            book.find(id, ReceiptForm::Whole, &owner(1, Some(key)), LIMITS.age)
-        };
-        assert_eq!(find("chosen", "one"), FoundReceipt::Document("one".into()));
-        assert_eq!(find("chosen", "two"), FoundReceipt::Document("two".into()));
-        assert_eq!(find("one", "one"), FoundReceipt::Document("one".into()));
+        let find = |id: &str, key: &str| book.find(id, &owner(1, Some(key)), LIMITS.age);
+        assert_eq!(find("chosen", "one"), FoundReceipt::Content("one".into()));
+        assert_eq!(find("chosen", "two"), FoundReceipt::Content("two".into()));
+        assert_eq!(find("one", "one"), FoundReceipt::Content("one".into()));
         assert_eq!(
             find("one", "two"),
             FoundReceipt::None,
             "a receipt's own identifier comes first"
         );
-        assert_eq!(
-            book.find("chosen", ReceiptForm::Whole, &owner(1, None), LIMITS.age),
-            FoundReceipt::None
-        );
+        assert_eq!(book.find("chosen", &owner(1, None), LIMITS.age), FoundReceipt::None);
     }
 
     #[test]

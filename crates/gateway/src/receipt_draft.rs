@@ -5,15 +5,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use confide_evidence::weights_claim::{MeasuredWeights, NOT_MEASURED};
 use confide_receipt::{
-    BodyDigest, CONFIGURATION_EVENT, Event, FORWARDED_EVENT, Json, MODEL_EVENT, RECEIVED_EVENT,
-    RETURNED_EVENT, Receipt, digest_text,
+    BodyDigest, CONFIGURATION_EVENT, Event, ExchangeDigests, FORWARDED_EVENT, Json, MODEL_EVENT,
+    RECEIVED_EVENT, RETURNED_EVENT, Receipt, digest_text,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, response};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    openable_receipt::{CommittedBodies, OpenableDraft, ReceiptDocuments},
-    receipt_book::{FinishedReceipt, ReceiptOwner},
+    openable_receipt::{CommittedBodies, OpenableDraft},
+    receipt_book::{FinishedReceipt, KeptExchange, ReceiptOwner},
     receipt_service::ReceiptClient,
     receipt_signer::ReceiptSigner,
     request_facts::{DescribedBody, RequestFacts},
@@ -141,9 +141,11 @@ impl ReceiptDraft {
             let receipt = Receipt { receipt_id, chat_id, model, events, ..receipt };
             Some(signing.key.sign(&receipt).into())
         });
-        let documents = ReceiptDocuments { whole, openable };
+        let (request, response) = (self.request_sha256, answer.sha256);
+        let exchange = is_complete.then_some(ExchangeDigests { request, response });
+        let kept = KeptExchange { receipt: whole, openable, exchange };
         let Self { receipt_id, owner, .. } = *self;
-        signer.keep(FinishedReceipt { receipt_id, chat_id, owner, documents });
+        signer.keep(FinishedReceipt { receipt_id, chat_id, owner, kept });
     }
 
     /// The events of the openable receipt: commitments to the bodies in place of their digests, and

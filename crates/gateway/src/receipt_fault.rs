@@ -16,6 +16,20 @@ pub(crate) enum ReceiptFault {
     Nonce,
     /// The secret for a receipt that can be opened has another form, or there are two.
     Secret,
+    /// There is no nonce, in a form that is fresh or nothing.
+    NonceMissing,
+    /// A signature of another algorithm than Ed25519 is wanted.
+    Algorithm,
+    /// Another parameter has another form, or is there twice.
+    Parameter,
+    /// There is no such signing address, or its keyset has ended.
+    AddressNotFound,
+    /// The answer was cut, so that there is nothing to sign in a form without a word for that.
+    AnswerCut,
+    /// The form names a key for encrypted bodies, and there is none.
+    BodyKeyMissing,
+    /// The form has no place for the evidence of this machine.
+    EvidenceKind,
     /// The client's network had a report a moment ago.
     TooSoon,
     /// Too many reports wait for the attester.
@@ -50,6 +64,43 @@ impl ReceiptFault {
                 StatusCode::BAD_REQUEST,
                 "invalid_request_error",
                 "x-receipt-secret: wanted one value of 64 hexadecimal digits, or none",
+            ),
+            Self::NonceMissing => (
+                StatusCode::BAD_REQUEST,
+                "invalid_request_error",
+                "wanted a nonce of your own: nonce= and 64 lower-case hexadecimal digits",
+            ),
+            Self::Algorithm => (
+                StatusCode::BAD_REQUEST,
+                "invalid_request_error",
+                "wanted signing_algo=ed25519: there is no key for ecdsa, which is meant without it",
+            ),
+            Self::Parameter => (
+                StatusCode::BAD_REQUEST,
+                "invalid_request_error",
+                "wanted each parameter once: include_tls_fingerprint=true or false, and \
+                 signing_address= with 64 hexadecimal digits",
+            ),
+            Self::AddressNotFound => (
+                StatusCode::NOT_FOUND,
+                "not_found",
+                "there is no such signing_address, or no longer",
+            ),
+            Self::AnswerCut => (
+                StatusCode::NOT_FOUND,
+                "not_found",
+                "the answer was cut and has no signature; its receipt says so",
+            ),
+            Self::BodyKeyMissing => (
+                StatusCode::NOT_FOUND,
+                "not_found",
+                "this gateway has no key for encrypted bodies, which the document has to name",
+            ),
+            Self::EvidenceKind => (
+                StatusCode::NOT_IMPLEMENTED,
+                "evidence_kind_unsupported",
+                "this form has no place for the evidence of this machine: dstack's takes TDX quotes, \
+                 Tinfoil's TDX quotes and SEV-SNP reports",
             ),
             Self::TooSoon => (
                 StatusCode::TOO_MANY_REQUESTS,

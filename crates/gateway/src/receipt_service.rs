@@ -1,16 +1,17 @@
-//! Receipts and attestation reports of one version of the configuration: `/v1/aci/…`.
+//! Receipts and attestation reports of one version of the configuration: `/v1/aci/…`, and their
+//! forms for the verifiers of other projects.
 
 use std::{
-    collections::HashMap,
     convert::Infallible,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use bytes::Bytes;
-use confide_evidence::{Attest, EvidenceKind, detect_kind};
-use confide_http::{AdmissionQueue, Peer, QueueLimits, SingleFlight, decode_percent};
-use confide_receipt::{API_VERSION, Keyset, Nonce, ReportContent, parse_nonce};
+use confide_channel::DocumentKey;
+use confide_evidence::{Attest, EvidenceKind};
+use confide_http::{Peer, SingleFlight};
+use confide_receipt::{API_VERSION, Keyset, Nonce, ReportContent};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request,
     uri::PathAndQuery,
@@ -20,20 +21,23 @@ use tokio::{runtime::Handle, time::Instant};
 use crate::{
     answer::{self, AnswerBody},
     api_key::find_credential,
-    failure_log::FailureLog,
-    limits::GatewayLimits,
-    openable_receipt::{OpenableRequest, ReceiptForm},
+    evidence_source::{EvidenceSource, ReportEvidence},
+    foreign_forms::{
+        self, DSTACK_REPORT_PATH, DSTACK_SIGNATURE_PATHS, DSTACK_SIGNATURE_ROUTE, TINFOIL_PATH,
+    },
+    openable_receipt::OpenableRequest,
     operation::Operation,
-    receipt_book::{FoundReceipt, ReceiptOwner, ShareHolder},
+    receipt_book::{ReceiptOwner, ShareHolder},
     receipt_fault::ReceiptFault,
     receipt_signer::ReceiptSigner,
     refusal::RequestRefusal,
+    report_query::{DstackQuery, ReportQuery, check_dstack_algorithm, parse_wanted_nonce},
 };
 
-/// The beginning of every path of this service.
-pub(crate) const ACI_PATHS: &str = "/v1/aci/";
+/// The beginning of the paths of aci/1.
+const ACI_PATHS: &str = "/v1/aci/";
 /// The pattern of these paths in logs and metrics.
-pub(crate) const ACI_ROUTE: &str = "/v1/aci/**";
+const ACI_ROUTE: &str = "/v1/aci/**";
 const REPORT_PATH: &str = "/v1/aci/attestation";
 const RECEIPT_PATHS: &str = "/v1/aci/receipts/";
 /// The end of the path of a receipt whose bodies can be shown in parts.
@@ -44,44 +48,52 @@ const DIGEST_FIELD: HeaderName = HeaderName::from_static("x-aci-keyset-digest");
 
 /// The time after which a report that could not be made is tried again.
 const REPORT_RETRY: Duration = Duration::from_secs(5);
-/// The largest number of reports that wait for the attester.
-const QUEUED_REPORTS: usize = 16;
-/// The largest number of networks whose last report is remembered, at some 50 bytes each.
-const PEERS_MAX: usize = 4096;
+
+/// Gives the current TLS key for documents that it signs.
+pub(crate) type DocumentKeySource = Arc<dyn Fn() -> DocumentKey + Send + Sync>;
+
+/// The pattern of a path that this service answers, for logs and metrics; `None` for other paths.
+pub(crate) fn find_route(path: &str) -> Option<&'static str> {
+    match path {
+        DSTACK_REPORT_PATH => Some(DSTACK_REPORT_PATH),
+        TINFOIL_PATH => Some(TINFOIL_PATH),
+        path if path.starts_with(ACI_PATHS) => Some(ACI_ROUTE),
+        path if path.starts_with(DSTACK_SIGNATURE_PATHS) => Some(DSTACK_SIGNATURE_ROUTE),
+        _ => None,
+    }
+}
 
 /// Answers requests for receipts and reports.
 pub(crate) struct ReceiptService {
     signer: Arc<ReceiptSigner>,
-    attester: Arc<dyn Attest>,
+    evidence: EvidenceSource,
+    /// The TLS key for documents that it signs, if there are any.
+    document_key: Option<DocumentKeySource>,
     /// The report without a nonce, and the digest of its keyset.
     unchallenged: Mutex<Option<(String, Bytes)>>,
     /// The making of that report.
     making: Arc<SingleFlight<String, Result<Bytes, ReceiptFault>>>,
     /// The time at which it last failed.
     failed: Mutex<Option<Instant>>,
-    failures: FailureLog,
-    reports: AdmissionQueue,
-    /// The time of each network's last report with a nonce.
-    reported: Mutex<HashMap<Peer, Instant>>,
 }
 
 impl ReceiptService {
     pub(crate) fn new(signer: Arc<ReceiptSigner>, attester: Arc<dyn Attest>) -> Self {
-        let wait = signer.context().limits.handshake;
-        let queue = QueueLimits { concurrent: 1, queued: QUEUED_REPORTS, wait };
-        let reports = AdmissionQueue::new(queue);
+        let evidence = EvidenceSource::new(attester, signer.context().limits);
         let making = SingleFlight::new();
-        let (unchallenged, failed, failures, reported) = Default::default();
-        Self { signer, attester, unchallenged, making, failed, failures, reports, reported }
+        let (document_key, unchallenged, failed) = Default::default();
+        Self { signer, evidence, document_key, unchallenged, making, failed }
+    }
+
+    /// Returns the service, which now also signs documents with the TLS key.
+    pub(crate) fn with_document_key(mut self, source: DocumentKeySource) -> Self {
+        self.document_key = Some(source);
+        self
     }
 
     /// The signer of this service's receipts.
     pub(crate) fn signer(&self) -> &Arc<ReceiptSigner> {
         &self.signer
-    }
-
-    fn limits(&self) -> &GatewayLimits {
-        &self.signer.context().limits
     }
 
     /// Marks an answer with the version and the current keyset, in place of what a model server wrote.
@@ -96,7 +108,7 @@ impl ReceiptService {
         }
     }
 
-    /// Answers a request below [`ACI_PATHS`].
+    /// Answers a request for one of the paths that [`find_route`] knows.
     pub(crate) async fn answer(
         self: &Arc<Self>,
         method: &Method,
@@ -109,16 +121,22 @@ impl ReceiptService {
         }
         let document = match target.path() {
             REPORT_PATH => self.report(ReportQuery::parse(target.query())?, peer).await?,
-            path => match path.strip_prefix(RECEIPT_PATHS) {
-                Some(rest) => {
-                    let openable = rest.strip_suffix(OPENABLE_SUFFIX);
-                    match openable {
-                        Some(id) => self.find_receipt(id, ReceiptForm::Openable, headers, peer)?,
-                        None => self.find_receipt(rest, ReceiptForm::Whole, headers, peer)?,
-                    }
+            DSTACK_REPORT_PATH => {
+                let query = DstackQuery::parse(target.query())?;
+                foreign_forms::dstack_report(&self.signer, &self.evidence, query, peer).await?
+            }
+            TINFOIL_PATH => self.tinfoil_document(target, peer).await?,
+            path => {
+                let asker = self.find_owner(headers, peer);
+                if let Some(id) = path.strip_prefix(RECEIPT_PATHS) {
+                    self.find_receipt(id, &asker)?
+                } else if let Some(id) = path.strip_prefix(DSTACK_SIGNATURE_PATHS) {
+                    check_dstack_algorithm(target.query())?;
+                    foreign_forms::dstack_signature(&self.signer, id, &asker)?
+                } else {
+                    return Err(RequestRefusal::NoRoute);
                 }
-                None => return Err(RequestRefusal::NoRoute),
-            },
+            }
         };
         let mut response = answer::json_response(StatusCode::OK, document);
         let no_store = HeaderValue::from_static("no-store");
@@ -126,19 +144,14 @@ impl ReceiptService {
         Ok(response)
     }
 
-    fn find_receipt(
-        &self,
-        id: &str,
-        form: ReceiptForm,
-        headers: &HeaderMap,
-        peer: Peer,
-    ) -> Result<Bytes, ReceiptFault> {
-        let asker = self.find_owner(headers, peer);
-        match self.signer.book().find(id, form, &asker, self.limits().receipts.age) {
-            FoundReceipt::Document(document) => Ok(document),
-            FoundReceipt::KeyMissing => Err(ReceiptFault::KeyMissing),
-            FoundReceipt::None => Err(ReceiptFault::NotFound),
-        }
+    /// Finds a receipt by the rest of its path.
+    fn find_receipt(&self, rest: &str, asker: &ReceiptOwner) -> Result<Bytes, ReceiptFault> {
+        let (book, age) = (self.signer.book(), self.signer.context().limits.receipts.age);
+        let found = match rest.strip_suffix(OPENABLE_SUFFIX) {
+            Some(id) => book.find_openable(id, asker, age),
+            None => book.find(rest, asker, age),
+        };
+        found.into_result()
     }
 
     async fn report(
@@ -155,13 +168,9 @@ impl ReceiptService {
         if query.nonce.is_none() && keyset == current {
             return self.find_unchallenged(current).await;
         }
-        self.take_turn(peer)?;
-        let made = self.make_report(keyset, query.nonce).await;
-        // No quote was made.
-        if made == Err(ReceiptFault::Busy) {
-            lock(&self.reported).remove(&peer);
-        }
-        made
+        let nonce = query.nonce.as_ref();
+        let evidence = self.evidence.obtain_for_peer(peer, keyset.report_data(nonce)).await?;
+        Ok(self.write_report(&keyset, nonce, &evidence))
     }
 
     fn current_keyset(&self) -> Result<Arc<Keyset>, ReceiptFault> {
@@ -191,69 +200,51 @@ impl ReceiptService {
     }
 
     async fn make_unchallenged(&self, keyset: Arc<Keyset>) -> Result<Bytes, ReceiptFault> {
-        let made = self.make_report(keyset.clone(), None).await;
-        match &made {
-            Ok(report) => {
+        match self.evidence.obtain(keyset.report_data(None)).await {
+            Ok(evidence) => {
+                let report = self.write_report(&keyset, None, &evidence);
                 let known = (keyset.digest().to_owned(), report.clone());
                 *lock(&self.unchallenged) = Some(known);
+                Ok(report)
             }
-            Err(_) => *lock(&self.failed) = Some(Instant::now()),
+            Err(fault) => {
+                *lock(&self.failed) = Some(Instant::now());
+                Err(fault)
+            }
         }
-        made
     }
 
-    /// Takes the one report of the network's interval. A full table forgets nobody: whoever is not
-    /// in it waits until an interval has passed.
-    fn take_turn(&self, peer: Peer) -> Result<(), ReceiptFault> {
-        let interval = self.limits().evidence_interval;
-        let now = Instant::now();
-        let mut reported = lock(&self.reported);
-        let is_recent = |time: &Instant| now.duration_since(*time) < interval;
-        if reported.len() >= PEERS_MAX {
-            reported.retain(|_, time| is_recent(time));
-        }
-        if reported.len() >= PEERS_MAX || reported.get(&peer).is_some_and(is_recent) {
-            return Err(ReceiptFault::TooSoon);
-        }
-        reported.insert(peer, now);
-        Ok(())
-    }
-
-    async fn make_report(
+    /// The document of the report of a keyset.
+    fn write_report(
         &self,
-        keyset: Arc<Keyset>,
-        nonce: Option<Nonce>,
-    ) -> Result<Bytes, ReceiptFault> {
-        let permit = self.reports.enter().await.map_err(|_| ReceiptFault::Busy)?;
-        let attester = self.attester.clone();
-        let is_direct = self.signer.context().is_direct;
-        let making = tokio::task::spawn_blocking(move || {
-            // The device is busy until it answers, even if nobody waits any more.
-            let _permit = permit;
-            let quote = attester.attest(&keyset.report_data(nonce.as_ref()))?;
-            let collateral = attester.collateral().and_then(|json| String::from_utf8(json).ok());
-            let content = ReportContent {
-                keyset: &keyset,
-                nonce: nonce.as_ref(),
-                tee_type: name_tee(&quote),
-                quote: &quote,
-                collateral: collateral.as_deref(),
-                is_simulated: attester.is_simulated(),
-                is_direct,
-            };
-            Ok::<_, confide_evidence::AttestError>(Bytes::from(content.to_json()))
-        });
-        let deadline = self.limits().handshake;
-        let reason = match tokio::time::timeout(deadline, making).await {
-            Ok(Ok(Ok(report))) => return Ok(report),
-            Ok(Ok(Err(error))) => error.to_string(),
-            Ok(Err(error)) => format!("the attester broke off: {error}"),
-            Err(_) => format!("the attester gave nothing within {deadline:?}"),
+        keyset: &Keyset,
+        nonce: Option<&Nonce>,
+        evidence: &ReportEvidence,
+    ) -> Bytes {
+        let content = ReportContent {
+            keyset,
+            nonce,
+            tee_type: name_tee(evidence.kind),
+            quote: &evidence.quote,
+            collateral: evidence.collateral.as_deref(),
+            is_simulated: evidence.is_simulated,
+            is_direct: self.signer.context().is_direct,
         };
-        if let Some(failures) = self.failures.record(Instant::now()) {
-            tracing::warn!(%reason, failures, "no attestation report");
-        }
-        Err(ReceiptFault::Unavailable)
+        content.to_json().into()
+    }
+
+    /// The document in Tinfoil's form, if there are keys for encrypted bodies, which it names.
+    async fn tinfoil_document(
+        &self,
+        target: &PathAndQuery,
+        peer: Peer,
+    ) -> Result<Bytes, ReceiptFault> {
+        let signing = self.signer.current().map_err(|_| ReceiptFault::Unavailable)?;
+        let (Some(_), Some(source)) = (&signing.body_keys, &self.document_key) else {
+            return Err(ReceiptFault::BodyKeyMissing);
+        };
+        let nonce = parse_wanted_nonce(target.query())?;
+        foreign_forms::tinfoil_document(&signing, &self.evidence, &source(), &nonce, peer).await
     }
 
     /// Notes to whom the receipt of a request belongs, if the request runs a model, and whether its
@@ -292,8 +283,8 @@ pub(crate) struct ReceiptClient {
 }
 
 /// The kind of the TEE in the words of aci/1, which has two; others need a verifier's extension.
-fn name_tee(quote: &[u8]) -> &'static str {
-    match detect_kind(quote) {
+fn name_tee(kind: Option<EvidenceKind>) -> &'static str {
+    match kind {
         Some(EvidenceKind::TdxQuote) => "tdx",
         Some(EvidenceKind::SnpReport) => "sev_snp",
         Some(EvidenceKind::SgxQuote) => "sgx",
@@ -301,67 +292,7 @@ fn name_tee(quote: &[u8]) -> &'static str {
     }
 }
 
-/// The parameters of a request for a report.
-#[derive(Debug, PartialEq, Eq)]
-struct ReportQuery {
-    nonce: Option<Nonce>,
-    /// The digest of a keyset, which may be an earlier one whose receipts are still kept.
-    keyset: Option<String>,
-}
-
-impl ReportQuery {
-    /// Reads the query of a request; unknown parameters are left out.
-    fn parse(query: Option<&str>) -> Result<Self, ReceiptFault> {
-        let [nonce, keyset] = ["nonce", "keyset"].map(|name| find_parameter(query, name));
-        let nonce = nonce.map_err(|()| ReceiptFault::Nonce)?;
-        let nonce = nonce.map(|nonce| parse_nonce(&nonce).ok_or(ReceiptFault::Nonce));
-        let keyset = keyset.map_err(|()| ReceiptFault::KeysetNotFound)?;
-        Ok(Self { nonce: nonce.transpose()?, keyset })
-    }
-}
-
-/// The decoded value of a parameter, if the query has it. Two of one name are an error, as is a value
-/// that cannot be decoded.
-fn find_parameter(query: Option<&str>, name: &str) -> Result<Option<String>, ()> {
-    let parameters = query.unwrap_or_default().split('&');
-    let mut values =
-        parameters.filter_map(|parameter| parameter.strip_prefix(name)?.strip_prefix('='));
-    match (values.next(), values.next()) {
-        (None, _) => Ok(None),
-        (Some(value), None) => decode_percent(value).map(Some).ok_or(()),
-        (Some(_), Some(_)) => Err(()),
-    }
-}
-
 /// Locks what a panic elsewhere leaves valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_nonce_is_one_parameter_of_64_digits() {
-        let nonce = "0a".repeat(32);
-        for query in [None, Some(""), Some("x=1")] {
-            assert_eq!(ReportQuery::parse(query), Ok(ReportQuery { nonce: None, keyset: None }));
-        }
-        for digest in ["sha256:00", "sha256%3A00"] {
-            let query = format!("x=1&nonce={nonce}&keyset={digest}");
-            let wanted = ReportQuery { nonce: Some([10; 32]), keyset: Some("sha256:00".into()) };
-            assert_eq!(ReportQuery::parse(Some(&query)), Ok(wanted));
-        }
-        let twice = ReportQuery::parse(Some("keyset=a&keyset=a"));
-        assert_eq!(twice, Err(ReceiptFault::KeysetNotFound));
-        for query in [
-            "nonce=".to_owned(),
-            format!("nonce={}", nonce.to_uppercase()),
-            format!("nonce={nonce}00"),
-            format!("nonce={nonce}&nonce={nonce}"),
-        ] {
-            assert_eq!(ReportQuery::parse(Some(&query)), Err(ReceiptFault::Nonce), "{query}");
-        }
-    }
 }

@@ -8,12 +8,12 @@ use std::{
 
 use confide_channel::KeyIdentity;
 use confide_evidence::weights_claim::WeightsClaim;
-use confide_receipt::{Keyset, ReceiptError, ReceiptKey};
+use confide_receipt::{DstackKey, Keyset, ReceiptError, ReceiptKey};
 
 use crate::{
     body_keys::{BodyKeyPair, BodyKeyRing},
     limits::GatewayLimits,
-    receipt_book::{FinishedReceipt, ReceiptBook},
+    receipt_book::{FinishedReceipt, ReceiptBook, RememberedKeys},
 };
 
 /// The time from one look for keys whose keyset has ended to the next.
@@ -38,8 +38,10 @@ pub(crate) struct ReceiptContext {
 
 /// A key that signs receipts, for as long as one TLS key is used, and the keyset with both.
 pub(crate) struct SigningIdentity {
-    tls_key: KeyIdentity,
+    pub(crate) tls_key: KeyIdentity,
     pub(crate) key: ReceiptKey,
+    /// The key for signatures in dstack's form. It is none of the keyset's.
+    pub(crate) dstack_key: DstackKey,
     pub(crate) keyset: Arc<Keyset>,
     /// The keys of the keyset to which clients encrypt bodies, if there are any.
     pub(crate) body_keys: Option<Arc<BodyKeyPair>>,
@@ -87,7 +89,7 @@ impl ReceiptSigner {
         {
             return Ok(signing.clone());
         }
-        let key = ReceiptKey::generate()?;
+        let (key, dstack_key) = (ReceiptKey::generate()?, DstackKey::generate()?);
         let KeyIdentity { spki_sha256, not_after } = &tls_key;
         let mut keyset = Keyset::new(key.key_id(), key.public_key(), spki_sha256, *not_after);
         let body_keys = match self.context.encrypts_bodies {
@@ -100,8 +102,13 @@ impl ReceiptSigner {
             self.body_keys.add(keys.clone());
         }
         let keyset = Arc::new(keyset);
-        self.book.remember_keyset(keyset.clone());
-        let signing = Arc::new(SigningIdentity { tls_key, key, keyset, body_keys });
+        self.book.remember_keys(RememberedKeys {
+            keyset: keyset.clone(),
+            dstack_address: *dstack_key.address(),
+            spki_sha256: tls_key.spki_sha256,
+        });
+        let signing = SigningIdentity { tls_key, key, dstack_key, keyset, body_keys };
+        let signing = Arc::new(signing);
         *current = Some(signing.clone());
         Ok(signing)
     }

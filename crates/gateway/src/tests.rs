@@ -31,6 +31,7 @@ mod cache_salt;
 mod checked_upstream;
 mod encrypted_bodies;
 mod faults;
+mod foreign_forms;
 mod framing;
 mod fresh_evidence;
 mod http1_server;

@@ -5,18 +5,26 @@
 //! names the key that signs receipts; a [`Receipt`] holds the digests of what was received and
 //! returned. `docs/receipts.md` describes the documents; [`SignedReceipt::verify`] and
 //! [`AttestationReport::parse`] check everything but the quote, which a verifier of evidence judges.
+//!
+//! [`DstackReport`], [`DstackKey`] and [`TinfoilDocument`] give the same evidence to verifiers of
+//! other projects, in their forms.
 
 mod document;
+mod dstack_form;
 mod error;
+mod foreign_report_data;
 mod json;
 mod keyset;
 mod receipt;
 mod report;
 mod signing_key;
+mod tinfoil_form;
 mod weights_member;
 
 pub use document::{API_VERSION, digest_text, parse_digest_text};
+pub use dstack_form::{DstackKey, DstackReport, ExchangeDigests};
 pub use error::ReceiptError;
+pub use foreign_report_data::{dstack_report_data, tinfoil_report_data};
 pub use json::{Json, JsonError};
 pub use keyset::{BodyKeyEntry, Keyset, Nonce, parse_nonce};
 pub use receipt::{
@@ -25,6 +33,7 @@ pub use receipt::{
 };
 pub use report::{AttestationReport, REPORT_BYTES_MAX, ReportContent};
 pub use signing_key::{ReceiptKey, new_receipt_id};
+pub use tinfoil_form::{TinfoilDocument, TinfoilPlatform};
 
 #[cfg(test)]
 mod tests;

@@ -94,7 +94,7 @@ pub(super) fn post(fields: &str) -> String {
     )
 }
 
-fn get(path: &str, fields: &str) -> String {
+pub(super) fn get(path: &str, fields: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n{fields}\r\n")
 }
 
@@ -111,14 +111,14 @@ pub(super) fn body(answer: &str) -> &str {
     answer.split_once("\r\n\r\n").unwrap().1
 }
 
-fn json_answer(fields: &str) -> String {
+pub(super) fn json_answer(fields: &str) -> String {
     format!(
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{fields}content-length: {}\r\n\r\n{ANSWER}",
         ANSWER.len()
     )
 }
 
-async fn upstream_answering(answer: String) -> SocketAddr {
+pub(super) async fn upstream_answering(answer: String) -> SocketAddr {
     let answer: Arc<str> = answer.into();
     upstream(move |mut stream| {
         let answer = answer.clone();
