@@ -58,7 +58,7 @@ impl DirectionHasher {
             self.chunk[filled..filled + count].copy_from_slice(taken);
             self.length += count;
             bytes = rest;
-            if self.length % CHUNK_BYTES == 0 {
+            if self.length.is_multiple_of(CHUNK_BYTES) {
                 self.add_leaf(CHUNK_BYTES);
             }
         }
@@ -75,7 +75,7 @@ impl DirectionHasher {
             let limit = TRANSCRIPT_BYTES_MAX;
             return Err(TranscriptError::TooLong { direction, limit, got: length });
         }
-        if length % CHUNK_BYTES > 0 {
+        if !length.is_multiple_of(CHUNK_BYTES) {
             self.add_leaf(length % CHUNK_BYTES);
         }
         let count = self.leaves.next_power_of_two().max(LEAVES_MIN);
