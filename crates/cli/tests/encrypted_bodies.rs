@@ -282,7 +282,9 @@ fn bodies_pass_a_proxy_that_cannot_read_them_and_every_trick_of_it_shows() {
     let site = Site::start("encrypted-bodies");
     let connect = site.connect();
     assert_eq!(connect.ready["encrypted_bodies"], "ehbp-x-wing-hkdf-sha256-aes-256-gcm");
-    assert_eq!(connect.ready["guarantee"], "none (custom root)");
+    assert_eq!(connect.ready["guarantee"], "none (simulated)");
+    assert_eq!(connect.ready["simulated"], true);
+    assert_eq!(connect.ready["weights"], "not measured");
     assert!(connect.ready["visible_to_proxies"].as_str().unwrap().contains("API keys"));
     let (head, body) = chat(&connect);
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}\n{body}");

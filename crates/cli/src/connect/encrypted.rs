@@ -104,6 +104,7 @@ fn read_roots(file: Option<&Path>) -> Result<Vec<Vec<u8>>, CliError> {
 fn describe_guarantee(accepted: &AcceptedBodyKey) -> &'static str {
     let evidence = &accepted.evidence;
     match evidence.root().kind {
+        _ if accepted.is_simulated => "none (simulated)",
         RootKind::Custom => "none (custom root)",
         _ if evidence.is_debug() => "none (debug: the host reads the memory)",
         _ if accepted.scope == Scope::Platform => "none (platform only)",
@@ -139,6 +140,7 @@ fn ready_line_fields(
         "endpoint": args.url,
         "encrypted_bodies": accepted.key.key.kem().algorithm(),
         "visible_to_proxies": VISIBLE,
+        "simulated": accepted.is_simulated,
         "scope": accepted.scope.as_str(),
         "root": take("root"),
         "tcb_status": take("tcb_status"),

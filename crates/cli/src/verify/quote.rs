@@ -1,6 +1,6 @@
 //! Evidence of a CPU judged with its endorsements, and the lines that describe the verdict.
 
-use confide_evidence::EvidenceKind;
+use confide_evidence::{EvidenceKind, pem};
 use confide_verifier::{
     Appraised, AwsLc, Check, Endorsements, Evidence, Outcome, Policy, Reason, Rejection, RootKind,
     Scope, UnixTime, appraise, snp,
@@ -81,4 +81,16 @@ pub(super) fn describe_root(appraised: &Appraised) -> &'static str {
 pub(super) fn format_checks(checks: &[Check]) -> String {
     let line = |Check { name, outcome, detail }: &Check| check_line(name, outcome.as_str(), detail);
     checks.iter().map(line).collect()
+}
+
+/// Whether a certificate among the endorsements is labelled as simulated. The label says nothing under a
+/// vendor's root.
+pub(super) fn is_labelled_simulated(endorsements: &[u8]) -> bool {
+    const SIMULATED: &[u8] = b"SIMULATED";
+    let Ok(serde_json::Value::Object(parts)) = serde_json::from_slice(endorsements) else {
+        return false;
+    };
+    let chains = parts.values().filter_map(serde_json::Value::as_str);
+    let chains = chains.filter_map(|text| pem::decode_chain("chain", text.as_bytes()).ok());
+    chains.flatten().any(|der| der.windows(SIMULATED.len()).any(|part| part == SIMULATED))
 }

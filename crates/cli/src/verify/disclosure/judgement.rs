@@ -6,7 +6,7 @@ use confide_disclosure::{
     Disclosure, FormatError, NOTARY_GUARANTEE, NotaryStatement, TextProofs, VerifiedDisclosure,
     VerifyError,
 };
-use confide_evidence::{EvidenceKind, UnixSeconds, claims::Claims, detect_kind, pem};
+use confide_evidence::{EvidenceKind, UnixSeconds, claims::Claims, detect_kind};
 use confide_verifier::{
     Appraised, AwsLc, Endorsements, Evidence, Outcome, Policy, Reason, Rejection, RootKind, Roots,
     Scope, UnixTime, appraise, snp,
@@ -351,15 +351,4 @@ fn check_notary_key(
         _ if rules.statement.dangerous_any_configuration && is_passed("measurements") => Ok(false),
         _ => Err(RejectedDisclosure::Unpinned),
     }
-}
-
-/// Whether a certificate among the endorsements is labelled as simulated.
-fn is_labelled_simulated(endorsements: &[u8]) -> bool {
-    const SIMULATED: &[u8] = b"SIMULATED";
-    let Ok(serde_json::Value::Object(parts)) = serde_json::from_slice(endorsements) else {
-        return false;
-    };
-    let chains = parts.values().filter_map(serde_json::Value::as_str);
-    let chains = chains.filter_map(|text| pem::decode_chain("chain", text.as_bytes()).ok());
-    chains.flatten().any(|der| der.windows(SIMULATED.len()).any(|part| part == SIMULATED))
 }

@@ -7,7 +7,7 @@ use confide_receipt::{AttestationReport, BodyKeyEntry, Nonce};
 use confide_verifier::{Appraised, BindingLevel, DangerousScope, Expect, Policy, Scope};
 
 use super::{
-    judgement::{ReceiptFiles, ReceiptRules, check_keyset, judge_evidence},
+    judgement::{ReceiptFiles, ReceiptRules, check_keyset, is_evidence_simulated, judge_evidence},
     refusal::ReceiptRefusal,
 };
 
@@ -41,6 +41,8 @@ pub(crate) struct AcceptedBodyKey {
     pub(crate) scope: Scope,
     pub(crate) config_digest: [u8; 32],
 }
+    /// Whether the evidence is simulated, so that it protects nothing.
+    pub(crate) is_simulated: bool,
 
 /// Judges a report that was requested with this nonce, at a time in Unix seconds. `collateral` takes
 /// the place of the report's.
@@ -74,7 +76,8 @@ pub(crate) fn judge_body_key(
         return Err(BodyKeyRefusal::PlatformOnly);
     }
     let key = JudgedKey { key, not_after };
-    Ok(AcceptedBodyKey { key, evidence, scope, config_digest: entry.config_digest })
+    let is_simulated = is_evidence_simulated(&evidence, &report, &files);
+    Ok(AcceptedBodyKey { key, evidence, is_simulated, scope, config_digest, weights })
 }
 
 /// Chooses the hybrid key if there is one.

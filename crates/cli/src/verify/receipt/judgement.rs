@@ -8,11 +8,11 @@ use confide_receipt::{
     RECEIVED_EVENT, RETURNED_EVENT, SignedReceipt, parse_digest_text,
 };
 use confide_verifier::{
-    Appraised, Check, Evidence, Expect, Outcome, Policy, Rejection, Scope, UnixTime,
+    Appraised, Check, Evidence, Expect, Outcome, Policy, Rejection, RootKind, Scope, UnixTime,
 };
 
 use super::refusal::ReceiptRefusal;
-use crate::verify::quote::CpuEndorsements;
+use crate::verify::quote::{CpuEndorsements, is_labelled_simulated};
 
 /// How far a gateway's clock may be ahead, in seconds.
 const CLOCK_AHEAD_S_MAX: u64 = 60;
@@ -283,6 +283,16 @@ pub(super) fn judge_evidence(
     };
     let now = UnixTime::since_unix_epoch(Duration::from_secs(rules.at));
     endorsements.appraise(&evidence, &policy, now).map_err(refuse)
+}
+
+/// Whether the evidence that was judged is simulated, by a label of its endorsements.
+pub(super) fn is_evidence_simulated(
+    evidence: &Appraised,
+    report: &AttestationReport,
+    files: &ReceiptFiles,
+) -> bool {
+    let endorsements = files.collateral.as_deref().or(report.collateral());
+    evidence.root().kind == RootKind::Custom && endorsements.is_some_and(is_labelled_simulated)
 }
 
 /// Checks that the keyset has not expired, and gives the time when it does.
