@@ -10,6 +10,7 @@ use std::{
 };
 
 use confide_tests::{ANY_PORT, CommandOutput, Folder, Process, Program, text};
+use sha2::{Digest, Sha256};
 
 const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
 /// Nothing here takes this long unless it hangs.
@@ -41,8 +42,10 @@ enum Trick {
     NoAnnouncement,
     /// The request twice; the second answer is kept.
     Replay,
-    /// A report with another key.
+    /// A report with another key, whose digests do not fit.
     OtherKey,
+    /// A report with another key and all digests of it, so that only the quote does not fit.
+    OtherKeyset,
 }
 
 /// What somebody in between has seen and does.
@@ -89,7 +92,8 @@ impl Proxy {
         }
         let is_report = request.starts_with(b"GET ");
         let trick = *self.trick.lock().unwrap();
-        let trick = if is_report == (trick == Trick::OtherKey) { trick } else { Trick::Honesty };
+        let is_for_reports = matches!(trick, Trick::OtherKey | Trick::OtherKeyset);
+        let trick = if is_report == is_for_reports { trick } else { Trick::Honesty };
         if trick == Trick::NoAnnouncement {
             let text = String::from_utf8_lossy(&request[..find(&request, b"\r\n\r\n").unwrap()]);
             let line = text.lines().find(|line| line.starts_with("confide-body-end")).unwrap();
@@ -128,14 +132,41 @@ impl Proxy {
             Trick::NoNonce => {
                 answer = replace(&answer, b"ehbp-response-nonce", b"x-ehbp-response-nonce");
             }
-            Trick::OtherKey => {
-                let key = find(&answer, b"\"public_key\":\"").unwrap() + 14;
-                answer[key] = if answer[key] == b'0' { b'1' } else { b'0' };
-            }
+            Trick::OtherKey => exchange_key(&mut answer[end..]),
+            Trick::OtherKeyset => exchange_keyset(&request, &mut answer[end..]),
             _ => {}
         }
         let _ = client.write_all(&answer);
     }
+}
+
+/// Changes a digit of the key in a report.
+fn exchange_key(report: &mut [u8]) {
+    let key = find(report, b"\"public_key\":\"").unwrap() + 14;
+    report[key] = if report[key] == b'0' { b'1' } else { b'0' };
+}
+
+/// The same, with the digests that follow from it.
+fn exchange_keyset(request: &[u8], report: &mut [u8]) {
+    let read = |report: &[u8]| serde_json::from_slice::<serde_json::Value>(report).unwrap();
+    let before = read(report);
+    exchange_key(report);
+    let keyset = read(report)["attestation"]["workload_keyset"].to_string();
+    let digest = format!("sha256:{}", hex::encode(Sha256::digest(keyset)));
+    let nonce = find(request, b"nonce=").unwrap() + 6;
+    let nonce = std::str::from_utf8(&request[nonce..][..64]).unwrap();
+    let statement = format!(
+        r#"{{"keyset_digest":"{digest}","nonce":"{nonce}","purpose":"aci.report_data.v1"}}"#
+    );
+    let old = before["attestation"]["report_data"].as_str().unwrap();
+    let new = hex::encode(Sha256::digest(statement));
+    let changed = replace(
+        report,
+        before["workload_keyset_digest"].as_str().unwrap().as_bytes(),
+        digest.as_bytes(),
+    );
+    let member = |digest: &str| format!("\"report_data\":\"{digest}").into_bytes();
+    report.copy_from_slice(&replace(&changed, &member(old), &member(&new)));
 }
 
 /// Sends a request on a connection of its own, and reads the answer to the end of the connection.
@@ -346,6 +377,8 @@ fn a_gateway_whose_report_is_not_accepted_gets_nothing() {
     };
     site.proxy.play(Trick::OtherKey);
     refuse("workload_keyset_digest is not the digest of its content");
+    site.proxy.play(Trick::OtherKeyset);
+    refuse("the report's evidence is refused: report data");
     site.proxy.play(Trick::Honesty);
     let policy = std::fs::read_to_string(&site.policy).unwrap();
     let write = |text: &str| std::fs::write(&site.policy, text).unwrap();
@@ -356,9 +389,24 @@ fn a_gateway_whose_report_is_not_accepted_gets_nothing() {
     let digest = format!("config_digest = \"{}\"\n{}", "ab".repeat(32), other.join("\n"));
     write(&digest);
     refuse("the key is for the configuration");
+    write(&format!("weights = \"{}\"\n{policy}", "cd".repeat(32)));
+    refuse("the key is for models with the weights not measured");
     write(&policy);
-    let seen = site.proxy.seen.lock().unwrap();
-    assert!(find(&seen, b"POST ").is_none(), "nothing was sent");
+    // A gateway that was accepted, and whose next report is not: requests are no longer sent.
+    let connect = site.connect();
+    assert!(chat(&connect).0.starts_with("HTTP/1.1 200 "));
+    site.proxy.play(Trick::NoAnnouncement);
+    assert!(chat(&connect).1.contains("gateway_key_replaced"));
+    let count_posts = || {
+        let seen = site.proxy.seen.lock().unwrap();
+        seen.windows(5).filter(|window| window == b"POST ").count()
+    };
+    let sent = count_posts();
+    assert_eq!(sent, 2, "the request, and the one whose key was said to be replaced");
+    site.proxy.play(Trick::OtherKeyset);
+    let (head, body) = chat(&connect);
+    assert!(head.starts_with("HTTP/1.1 502 ") && body.contains("evidence_rejected"), "{body}");
+    assert_eq!(count_posts(), sent, "nothing was sent");
 }
 
 #[test]
