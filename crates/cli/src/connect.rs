@@ -269,6 +269,7 @@ fn ready_line_fields(
         "tcb_status": take("tcb_status"),
         "advisories": take("advisories"),
         "config_digest": claims["config_digest"],
+        "weights": claims["weights"],
         "claimed_guarantee": claims["guarantee"],
         "not_after": appraised.not_after(),
         "not_after_utc": UnixSeconds(appraised.not_after()).utc().to_string(),

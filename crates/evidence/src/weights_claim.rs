@@ -96,6 +96,14 @@ impl WeightsClaim {
         self.measured.iter().map(|weights| format!("{weights}")).chain(others)
     }
 
+    /// What is said of weights, in words; without a claim, that they were not measured.
+    pub fn describe(claim: Option<&Self>) -> String {
+        match claim {
+            Some(claim) => claim.to_texts().collect::<Vec<_>>().join(", "),
+            None => NOT_MEASURED.into(),
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<(), WeightsClaimFault> {
         match self.measured.len() {
             1..=WEIGHTS_MAX => Ok(()),
@@ -188,5 +196,7 @@ mod tests {
         let texts: Vec<String> = some.to_texts().collect();
         assert_eq!(texts[0], format!("{} (hashed at start)", "07".repeat(32)));
         assert_eq!(texts[2], "not measured");
+        assert_eq!(WeightsClaim::describe(Some(&some)), texts.join(", "));
+        assert_eq!(WeightsClaim::describe(None), "not measured");
     }
 }

@@ -9,6 +9,7 @@ use std::{
 use confide_encrypted_body::{
     BodyKem, BodyPublicKey, EncapsulatedKey, EncryptedBodyError, RecipientKey,
 };
+use confide_evidence::weights_claim::WeightsClaim;
 use confide_receipt::BodyKeyEntry;
 use sha2::{Digest, Sha256};
 
@@ -58,8 +59,12 @@ impl BodyKeyPair {
         self.keys.iter().find(|key| key.public_key().kem() == kem)
     }
 
-    /// The entries of the keyset for a configuration.
-    pub(crate) fn describe_keys(&self, config_digest: [u8; 32]) -> Vec<BodyKeyEntry> {
+    /// The entries of the keyset for a configuration, and the measured weights of its models.
+    pub(crate) fn describe_keys(
+        &self,
+        config_digest: [u8; 32],
+        weights: Option<&WeightsClaim>,
+    ) -> Vec<BodyKeyEntry> {
         let describe = |key: &BodyPublicKey| {
             let digest = Sha256::digest(key.as_bytes());
             BodyKeyEntry {
@@ -67,6 +72,7 @@ impl BodyKeyPair {
                 key_id: format!("body-{}", hex::encode(&digest[..8])),
                 public_key: key.as_bytes().to_vec(),
                 config_digest,
+                weights: weights.cloned(),
             }
         };
         self.keys.iter().map(|key| describe(key.public_key())).collect()
@@ -136,6 +142,7 @@ impl BodyKeyRing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::EncryptedBodyLimits;
 
     fn make_key(number: u8) -> EncapsulatedKey {
         EncapsulatedKey::parse(hex::encode([number; 32]).as_bytes()).unwrap()
@@ -146,12 +153,21 @@ mod tests {
         let keys = BodyKeyPair::generate(10, 8).unwrap();
         for number in 0..8 {
             assert_eq!(keys.needs_renewal(), number >= 6, "{number}");
-    use crate::limits::EncryptedBodyLimits;
             assert_eq!(keys.remember(&make_key(number)), RequestNovelty::New);
             assert_eq!(keys.remember(&make_key(number)), RequestNovelty::Replayed);
         }
         assert_eq!(keys.remember(&make_key(8)), RequestNovelty::Full);
         assert_eq!(keys.remember(&make_key(0)), RequestNovelty::Replayed);
+    }
+
+    #[test]
+    fn one_peer_does_not_use_up_a_key_of_the_default_validity_before_it_is_renewed() {
+        // An hour, of which two thirds pass until the renewal.
+        let minutes = 60 * 2 / 3;
+        let EncryptedBodyLimits { per_key, per_minute_per_peer } = EncryptedBodyLimits::default();
+        // After a pause, the requests of one minute come at once.
+        let sent = (minutes + 1) * per_minute_per_peer as usize;
+        assert!(sent < per_key / 4 * RENEWAL_QUARTERS, "{sent}");
     }
 
     #[test]
@@ -164,16 +180,6 @@ mod tests {
             ring.list_current(now).iter().map(|keys| keys.not_after).collect()
         };
         assert_eq!(list(0), [6, 5, 4, 3]);
-    #[test]
-    fn one_peer_does_not_use_up_a_key_of_the_default_validity_before_it_is_renewed() {
-        // An hour, of which two thirds pass until the renewal.
-        let minutes = 60 * 2 / 3;
-        let EncryptedBodyLimits { per_key, per_minute_per_peer } = EncryptedBodyLimits::default();
-        // After a pause, the requests of one minute come at once.
-        let sent = (minutes + 1) * per_minute_per_peer as usize;
-        assert!(sent < per_key / 4 * RENEWAL_QUARTERS, "{sent}");
-    }
-
         assert_eq!(list(5), [6, 5]);
         assert!(list(7).is_empty());
     }

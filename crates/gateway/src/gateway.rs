@@ -275,6 +275,7 @@ impl Gateway {
             let server = channel.clone();
             let context = ReceiptContext {
                 config_digest: self.configuration.digest(),
+                weights: self.configuration.weights_claim(),
                 is_direct: self
                     .configuration
                     .servers

@@ -7,6 +7,7 @@ use std::{
 };
 
 use confide_channel::KeyIdentity;
+use confide_evidence::weights_claim::WeightsClaim;
 use confide_receipt::{Keyset, ReceiptError, ReceiptKey};
 
 use crate::{
@@ -15,15 +16,17 @@ use crate::{
     receipt_book::{FinishedReceipt, ReceiptBook},
 };
 
-/// Gives the current TLS key and its expiry.
 /// The time from one look for keys whose keyset has ended to the next.
 const ENDED_KEYS_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Gives the current TLS key and its expiry.
 pub(crate) type IdentitySource = Arc<dyn Fn() -> KeyIdentity + Send + Sync>;
 
 /// The facts of one version of the configuration that receipts and reports state.
 pub(crate) struct ReceiptContext {
     pub(crate) config_digest: [u8; 32],
+    /// The measured weights of this configuration's models, if there are any.
+    pub(crate) weights: Option<WeightsClaim>,
     /// Whether all models run on the attested machine, so that there is no further hop to attest.
     pub(crate) is_direct: bool,
     /// Whether the gateway checks API keys, so that a key is a client.
@@ -92,7 +95,8 @@ impl ReceiptSigner {
             false => None,
         };
         if let Some(keys) = &body_keys {
-            keyset = keyset.with_body_keys(&keys.describe_keys(self.context.config_digest));
+            let ReceiptContext { config_digest, weights, .. } = &self.context;
+            keyset = keyset.with_body_keys(&keys.describe_keys(*config_digest, weights.as_ref()));
             self.body_keys.add(keys.clone());
         }
         let keyset = Arc::new(keyset);
@@ -107,10 +111,6 @@ impl ReceiptSigner {
         BodyKeyPair::generate(not_after, per_key).map_err(|_| ReceiptError::Signing)
     }
 
-    /// The keys with which bodies can be decrypted now, the newest first.
-    pub(crate) fn list_body_keys(&self) -> Vec<Arc<BodyKeyPair>> {
-        self.body_keys.list_current(self.book.now())
-    }
     /// Drops private keys when their keyset ends, and not upon the next request, which may be long in
     /// coming.
     pub(crate) async fn drop_ended_keys_at_intervals(&self) -> Infallible {
@@ -127,6 +127,10 @@ impl ReceiptSigner {
         current.take_if(|signing| signing.tls_key.not_after < now);
     }
 
+    /// The keys with which bodies can be decrypted now, the newest first.
+    pub(crate) fn list_body_keys(&self) -> Vec<Arc<BodyKeyPair>> {
+        self.body_keys.list_current(self.book.now())
+    }
 
     pub(crate) fn keep(&self, receipt: FinishedReceipt) {
         self.book.keep(receipt, &self.context.limits.receipts);

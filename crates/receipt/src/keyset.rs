@@ -1,12 +1,13 @@
 //! The public keys of a gateway, and the report data that binds them to a quote.
 
-use confide_evidence::ReportData;
+use confide_evidence::{ReportData, weights_claim::WeightsClaim};
 use sha2::{Digest, Sha256};
 
 use crate::{
     document::{digest_text, parse_digest_text},
     error::ReceiptError,
     json::Json,
+    weights_member::{describe_weights, parse_weights},
 };
 
 /// A challenge of the verifier's.
@@ -16,6 +17,7 @@ pub type Nonce = [u8; 32];
 const ED25519: &str = "ed25519";
 const E2EE_KEYS: &str = "e2ee_public_keys";
 const CONFIG_DIGEST: &str = "config_digest";
+const WEIGHTS: &str = "weights";
 
 /// The public keys of a gateway. Their digest is in the report data of its quote.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +37,9 @@ pub struct BodyKeyEntry {
     pub public_key: Vec<u8>,
     /// The digest of the only configuration with which the gateway uses the key.
     pub config_digest: [u8; 32],
+    /// The weights of the models behind this configuration, by the gateway's own measurement; `None` if
+    /// it measured none, or the entry says nothing of them.
+    pub weights: Option<WeightsClaim>,
 }
 
 impl Keyset {
@@ -69,6 +74,7 @@ impl Keyset {
                 ("key_id", key.key_id.as_str().into()),
                 ("public_key", hex::encode(&key.public_key).into()),
                 (CONFIG_DIGEST, digest_text(&key.config_digest).into()),
+                (WEIGHTS, describe_weights(key.weights.as_ref())),
             ])
         };
         let mut document = self.document;
@@ -91,6 +97,10 @@ impl Keyset {
                 key_id: key.get_text("key_id")?.to_owned(),
                 public_key: hex::decode(key.get_text("public_key")?).ok()?,
                 config_digest: parse_digest_text(key.get_text(CONFIG_DIGEST)?)?,
+                weights: match key.get(WEIGHTS) {
+                    Some(weights) => parse_weights(weights)?,
+                    None => None,
+                },
             })
         })
     }

@@ -13,6 +13,7 @@ mod keyset;
 mod receipt;
 mod report;
 mod signing_key;
+mod weights_member;
 
 pub use document::{API_VERSION, digest_text, parse_digest_text};
 pub use error::ReceiptError;

@@ -1,5 +1,7 @@
 //! Reports and receipts, made and verified, with the digests of the published vectors.
 
+use confide_evidence::weights_claim::{MeasuredWeights, WeightsClaim, WeightsSource};
+
 use super::*;
 
 /// The keyset of the published vectors (private-ai-gateway, spec/test-vectors.md), built from its
@@ -284,15 +286,17 @@ fn a_nonce_is_64_lower_case_digits() {
 
 #[test]
 fn a_keyset_names_the_keys_for_bodies_and_no_others_are_taken_for_them() {
-    let entry = |algorithm: &str| BodyKeyEntry {
+    let measured = MeasuredWeights { source: WeightsSource::HashedAtStart, digest: [5; 32] };
+    let entry = |algorithm: &str, servers: &[Option<MeasuredWeights>]| BodyKeyEntry {
         algorithm: algorithm.into(),
         key_id: format!("body-{algorithm}"),
         public_key: vec![1, 2, 3],
         config_digest: [4; 32],
+        weights: WeightsClaim::from_servers(servers.iter().copied()),
     };
     let plain = published_keyset();
     assert_eq!(plain.body_keys().count(), 0);
-    let entries = [entry("one"), entry("two")];
+    let entries = [entry("one", &[Some(measured), None]), entry("two", &[])];
     let with_keys = plain.clone().with_body_keys(&entries);
     assert_ne!(with_keys.digest(), plain.digest(), "the quote covers them");
     assert_eq!(with_keys.body_keys().collect::<Vec<_>>(), entries);
@@ -300,4 +304,14 @@ fn a_keyset_names_the_keys_for_bodies_and_no_others_are_taken_for_them() {
     let text = with_keys.document().to_canonical().replace("config_digest", "configuration");
     let others = Keyset::from_document(Json::parse(text.as_bytes(), text.len()).unwrap());
     assert_eq!(others.body_keys().count(), 0);
+    // Of an earlier version, without weights, and of one that measures in another way.
+    let text = with_keys.document().to_canonical();
+    let others = |from: &str, to: &str| {
+        let text = text.replace(from, to);
+        Keyset::from_document(Json::parse(text.as_bytes(), text.len()).unwrap())
+    };
+    let earlier: Vec<_> = others("\"weights\"", "\"others\"").body_keys().collect();
+    assert_eq!(earlier, [entry("one", &[]), entry("two", &[])]);
+    let later: Vec<_> = others("hashed at start", "guessed").body_keys().collect();
+    assert_eq!(later, [entry("two", &[])]);
 }

@@ -5,11 +5,7 @@ use alloc::{
     vec::Vec,
 };
 
-use confide_evidence::{
-    ReportData, UnixSeconds,
-    claims::Claims,
-    weights_claim::{MeasuredWeights, NOT_MEASURED, WeightsClaim},
-};
+use confide_evidence::{ReportData, UnixSeconds, claims::Claims, weights_claim::WeightsClaim};
 use rustls_pki_types::UnixTime;
 
 use crate::{
@@ -171,17 +167,11 @@ fn check_weights<S: BindingSteps>(
             return Ok(());
         }
     };
-    let holds = claim.is_some_and(|claim| {
-        let accepts = |weights: &MeasuredWeights| wanted.accepts(&weights.digest);
-        claim.is_complete() && claim.measured_weights().iter().all(accepts)
-    });
+    let holds = policy.accepts_weights(claim);
     checks.require(S::WEIGHTS, holds, "measured, as wanted", || Reason::Value {
         field: "weights",
         wanted: wanted.to_string(),
-        got: match claim {
-            Some(claim) => claim.to_texts().collect::<Vec<_>>().join(", "),
-            None => NOT_MEASURED.into(),
-        },
+        got: WeightsClaim::describe(claim),
     })
 }
 

@@ -65,7 +65,7 @@ pub use prepared::PreparedEndorsements;
 pub use reason::Reason;
 pub use result::{
     AmdClaims, Appraised, EnclaveMeasurements, EndorsementClaims, GuestMeasurements, IntelClaims,
-    Measurements, PlatformClaims, Rejection, TdMeasurements,
+    Measurements, PlatformClaims, Rejection, TdMeasurements, weights_to_json,
 };
 pub use roots::{
     AMD_ROOTS_SHA256, Anchor, INTEL_ROOT_DER, INTEL_ROOT_SHA256, NVIDIA_DEVICE_ROOT_DER,

@@ -6,7 +6,7 @@ use alloc::{
     vec::Vec,
 };
 
-use confide_evidence::{BindingKind, quote::Tee, tcb_info::TcbStatus};
+use confide_evidence::{BindingKind, quote::Tee, tcb_info::TcbStatus, weights_claim::WeightsClaim};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::{
@@ -93,6 +93,20 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// Whether what an attested end says of the weights of its models is accepted: anything if the
+    /// policy names no weights, and otherwise a claim in which every model was measured and has wanted
+    /// weights. `None` stands for an end that measured nothing.
+    pub fn accepts_weights(&self, claim: Option<&WeightsClaim>) -> bool {
+        let wanted = match &self.weights {
+            Some(wanted) if wanted.is_evaluated() => wanted,
+            _ => return true,
+        };
+        claim.is_some_and(|claim| {
+            let mut measured = claim.measured_weights().iter();
+            claim.is_complete() && measured.all(|weights| wanted.accepts(&weights.digest))
+        })
+    }
+
     /// Reads a policy from TOML; unknown keys are errors.
     ///
     /// # Errors

@@ -351,7 +351,7 @@ impl PlatformClaims {
 
 /// What the claims say of weights: `not measured`, or a list of digests with their sources, in which
 /// `not measured` stands for the weights of further models.
-fn weights_to_json(claim: Option<&WeightsClaim>) -> Value {
+pub fn weights_to_json(claim: Option<&WeightsClaim>) -> Value {
     let Some(claim) = claim else { return NOT_MEASURED.into() };
     let one = |weights: &MeasuredWeights| {
         let (sha256, source) = (hex::encode(weights.digest), weights.source.as_str());

@@ -8,7 +8,7 @@ use confide_client::{
     ReportJudge, error_chain,
 };
 use confide_evidence::{UnixSeconds, collateral::COLLATERAL_LENGTH_MAX, pem};
-use confide_verifier::{Policy, RootKind, Scope};
+use confide_verifier::{Policy, RootKind, Scope, weights_to_json};
 use serde_json::{Value, json};
 
 use crate::{
@@ -147,6 +147,7 @@ fn ready_line_fields(
         "advisories": take("advisories"),
         "checks": take("checks"),
         "config_digest": hex::encode(accepted.config_digest),
+        "weights": weights_to_json(accepted.weights.as_ref()),
         "not_after": accepted.key.not_after,
         "not_after_utc": UnixSeconds(accepted.key.not_after).utc().to_string(),
     })

@@ -8,7 +8,10 @@ use confide_encrypted_body::{
     AnswerNonce, AnswerOpener, BodyEnd, BodyKem, BodyPublicKey, EncryptedBodyError, FrameReader,
     KEY_CONFIG_PROBLEM, RequestSealer, parse_key_configs,
 };
-use confide_evidence::{Attest, AttestError, ReportData};
+use confide_evidence::{
+    Attest, AttestError, ReportData,
+    weights_claim::{MeasuredWeights, WeightsClaim, WeightsSource},
+};
 use confide_receipt::{AttestationReport, RECEIVED_EVENT, RETURNED_EVENT, SignedReceipt};
 
 use super::*;
@@ -25,6 +28,8 @@ use crate::{
 
 const NOW: u64 = 1_800_000_000;
 const CONFIG_DIGEST: [u8; 32] = [3; 32];
+const WEIGHTS: MeasuredWeights =
+    MeasuredWeights { source: WeightsSource::HashedAtStart, digest: [4; 32] };
 const KEY: KeyIdentity = KeyIdentity { spki_sha256: [7; 32], not_after: NOW + 3600 };
 const REQUEST: &str = r#"{"model":"m","messages":[],"temperature":0.5}"#;
 const ANSWER: &str = r#"{"id":"chatcmpl-1","choices":[]}"#;
@@ -71,6 +76,7 @@ async fn gateway_with_keys(
     configuration.routes.push(Route::parse("POST /upload", DEFAULT_GROUP).unwrap());
     let context = ReceiptContext {
         config_digest: CONFIG_DIGEST,
+        weights: WeightsClaim::from_servers([Some(WEIGHTS)]),
         is_direct: true,
         checks_keys: authorizer.is_some(),
         encrypts_bodies: true,
@@ -269,6 +275,7 @@ async fn fetch_key(gateway: SocketAddr, kem: BodyKem) -> BodyPublicKey {
     let mut keys = report.keyset().body_keys();
     let key = keys.find(|key| key.algorithm == kem.algorithm()).unwrap();
     assert_eq!(key.config_digest, CONFIG_DIGEST);
+    assert_eq!(key.weights.unwrap().measured_weights(), [WEIGHTS]);
     BodyPublicKey::from_bytes(kem, &key.public_key).unwrap()
 }
 

@@ -64,6 +64,7 @@ pub(super) async fn gateway_of_configuration(
 fn direct_context(limits: GatewayLimits) -> ReceiptContext {
     ReceiptContext {
         config_digest: CONFIG_DIGEST,
+        weights: None,
         is_direct: true,
         checks_keys: false,
         encrypts_bodies: false,
@@ -380,6 +381,7 @@ async fn a_receipt_says_what_is_known_of_the_model_and_of_the_way_to_it() {
     configuration.servers[0].model_manifest_sha256 = Some([0xab; 32]);
     let context = ReceiptContext {
         config_digest: CONFIG_DIGEST,
+        weights: None,
         is_direct: false,
         checks_keys: false,
         encrypts_bodies: false,
@@ -408,6 +410,7 @@ async fn made_up_keys_take_the_places_of_their_address_only() {
         let configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
         let context = ReceiptContext {
             config_digest: CONFIG_DIGEST,
+            weights: None,
             is_direct: true,
             checks_keys,
             encrypts_bodies: false,

@@ -3,6 +3,7 @@
 
 use confide_client::JudgedKey;
 use confide_encrypted_body::{BodyKem, BodyPublicKey};
+use confide_evidence::weights_claim::WeightsClaim;
 use confide_receipt::{AttestationReport, BodyKeyEntry, Nonce};
 use confide_verifier::{Appraised, BindingLevel, DangerousScope, Expect, Policy, Scope};
 
@@ -22,6 +23,8 @@ pub(crate) enum BodyKeyRefusal {
     NoKey,
     #[error("the key is for the configuration {got}, wanted {wanted}")]
     Configuration { wanted: String, got: String },
+    #[error("the key is for models with the weights {got}, wanted {wanted}")]
+    Weights { wanted: String, got: String },
     #[error(
         "the policy demands session binding, but a key for bodies is bound to no session: whoever steals \
          it can read until the keyset ends"
@@ -38,11 +41,13 @@ pub(crate) enum BodyKeyRefusal {
 pub(crate) struct AcceptedBodyKey {
     pub(crate) key: JudgedKey,
     pub(crate) evidence: Appraised,
-    pub(crate) scope: Scope,
-    pub(crate) config_digest: [u8; 32],
-}
     /// Whether the evidence is simulated, so that it protects nothing.
     pub(crate) is_simulated: bool,
+    pub(crate) scope: Scope,
+    pub(crate) config_digest: [u8; 32],
+    /// The weights of the models that may answer, by the gateway's own measurement.
+    pub(crate) weights: Option<WeightsClaim>,
+}
 
 /// Judges a report that was requested with this nonce, at a time in Unix seconds. `collateral` takes
 /// the place of the report's.
@@ -70,7 +75,9 @@ pub(crate) fn judge_body_key(
         return Err(BodyKeyRefusal::KeysetLife { wanted, got });
     }
     let (key, entry) = choose_key(report.keyset().body_keys())?;
-    let is_pinned = check_configuration(&entry.config_digest, policy)?;
+    let BodyKeyEntry { config_digest, weights, .. } = entry;
+    let is_pinned = check_configuration(&config_digest, policy)?;
+    check_weights(weights.as_ref(), policy)?;
     let scope = if is_pinned { evidence.scope() } else { Scope::Platform };
     if scope == Scope::Platform && policy.dangerous_scope != Some(DangerousScope::Platform) {
         return Err(BodyKeyRefusal::PlatformOnly);
@@ -104,3 +111,18 @@ fn check_configuration(digest: &[u8; 32], policy: &Policy) -> Result<bool, BodyK
         }),
     }
 }
+
+/// Compares the weights of all models that may answer with those that the policy demands.
+fn check_weights(claim: Option<&WeightsClaim>, policy: &Policy) -> Result<(), BodyKeyRefusal> {
+    match &policy.weights {
+        Some(wanted) if !policy.accepts_weights(claim) => Err(BodyKeyRefusal::Weights {
+            wanted: wanted.to_string(),
+            got: WeightsClaim::describe(claim),
+        }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[path = "body_key_tests.rs"]
+mod tests;
