@@ -7,15 +7,18 @@ pub enum EncryptedBodyError {
     #[error("encapsulated key: wanted 64 or 2240 lower-case hexadecimal digits of a valid key")]
     EncapsulatedKey,
     /// The public key is not a key of its kind.
-    #[error("public key: wanted {wanted} bytes of a valid key, got {got}")]
+    #[error("public key of {got} bytes: wanted a valid key, which has {wanted}")]
     PublicKey {
         /// The length of keys of this kind.
         wanted: usize,
         /// The length that came.
         got: usize,
     },
+    /// The private key has another length.
+    #[error("private key: wanted 32 bytes")]
+    PrivateKey,
     /// No key configuration can be read, or none is of a kind that this package knows.
-    #[error("key configuration: wanted one with X25519, HKDF-SHA256 and AES-256-GCM")]
+    #[error("key configuration: wanted one with X25519 or X-Wing, HKDF-SHA256 and AES-256-GCM")]
     KeyConfig,
     /// The nonce of an answer has another form.
     #[error("answer nonce: wanted 64 lower-case hexadecimal digits")]
@@ -67,6 +70,7 @@ impl EncryptedBodyError {
         match self {
             Self::EncapsulatedKey => "encapsulated_key",
             Self::PublicKey { .. } => "public_key",
+            Self::PrivateKey => "private_key",
             Self::KeyConfig => "key_config",
             Self::AnswerNonce => "answer_nonce",
             Self::End => "end",

@@ -56,9 +56,9 @@ impl RecipientKey {
     /// The key pair of a serialised private key: RFC 9180's for X25519, the seed of X-Wing.
     ///
     /// # Errors
-    /// [`EncryptedBodyError::Encryption`] for another length.
+    /// [`EncryptedBodyError::PrivateKey`] for another length.
     pub fn from_private_key(kem: BodyKem, bytes: &[u8]) -> Result<Self, EncryptedBodyError> {
-        let failed = |_| EncryptedBodyError::Encryption;
+        let failed = |_| EncryptedBodyError::PrivateKey;
         Ok(match kem {
             BodyKem::X25519 => {
                 let key =

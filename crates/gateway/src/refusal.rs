@@ -37,6 +37,10 @@ pub(crate) enum RequestRefusal {
     TooLong {
         limit: u64,
     },
+    /// A frame of an encrypted body is longer than the gateway takes.
+    FrameTooLong {
+        limit: usize,
+    },
     BodyNotAllowed,
     BodyPaused,
     BodySlow {
@@ -71,7 +75,7 @@ impl From<EncryptedBodyFault> for RequestRefusal {
 impl From<EncryptedBodyError> for RequestRefusal {
     fn from(error: EncryptedBodyError) -> Self {
         if let EncryptedBodyError::FrameTooLong { max, .. } = error {
-            return Self::TooLong { limit: max as u64 };
+            return Self::FrameTooLong { limit: max };
         }
         // The name stays here: whoever changed the body would learn from it.
         tracing::info!(fault = error.name(), "encrypted body not read");
@@ -168,6 +172,13 @@ impl RequestRefusal {
                 let text = format!("request body is too long: wanted at most {limit} bytes");
                 return (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", text.into());
             }
+            Self::FrameTooLong { limit } => {
+                let text = format!(
+                    "a frame of the encrypted body is too long: wanted at most {limit} bytes with its \
+                     tag"
+                );
+                return (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", text.into());
+            }
             Self::BodySlow { bytes_per_s } => {
                 let text = format!(
                     "request body arrived too slowly: wanted at least {bytes_per_s} bytes/s"
@@ -214,7 +225,7 @@ impl RequestRefusal {
             Self::StreamOverHttp10 => (
                 StatusCode::HTTP_VERSION_NOT_SUPPORTED,
                 "http_1_1_needed",
-                "a streamed answer needs HTTP/1.1",
+                "a streamed answer or an encrypted body needs HTTP/1.1",
             ),
         };
         (status, code, message.into())

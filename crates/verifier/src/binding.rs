@@ -1,9 +1,6 @@
 //! Checks of report data, measurements, and the claims that the report data covers.
 
-use alloc::{
-    string::{String, ToString},
-    vec::Vec,
-};
+use alloc::string::{String, ToString};
 
 use confide_evidence::{ReportData, UnixSeconds, claims::Claims, weights_claim::WeightsClaim};
 use rustls_pki_types::UnixTime;

@@ -14,6 +14,8 @@ use confide_verifier::{
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use crate::verify::quote::is_labelled_simulated;
+
 /// How far a notary's clock may be ahead, in seconds.
 const CLOCK_AHEAD_S_MAX: u64 = 60;
 
