@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use crate::{
     encapsulated_key::EncapsulatedKey,
     error::EncryptedBodyError,
-    frame::{SealedFrame, TAG_BYTES, append_frame, frame_aad, mark_final_frame},
+    frame::{FrameOpener, FrameSealer, SealedFrame, TAG_BYTES, append_frame, open_frame},
 };
 
 /// The number of bytes of an answer's nonce.
@@ -147,6 +147,23 @@ impl AnswerCipher {
     }
 }
 
+impl FrameSealer for AnswerCipher {
+    fn seal(&mut self, text: &mut [u8], aad: &[u8]) -> Result<[u8; TAG_BYTES], EncryptedBodyError> {
+        let nonce = self.next_nonce()?;
+        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(aad), text);
+        let tag = tag.map_err(|_| EncryptedBodyError::Encryption)?;
+        tag.as_ref().try_into().map_err(|_| EncryptedBodyError::Encryption)
+    }
+}
+
+impl FrameOpener for AnswerCipher {
+    fn open(&mut self, sealed: &mut [u8], aad: &[u8]) -> Result<(), EncryptedBodyError> {
+        let nonce = self.next_nonce()?;
+        let opened = self.key.open_in_place(nonce, Aad::from(aad), sealed);
+        opened.map(|_| ()).map_err(|_| EncryptedBodyError::Decryption)
+    }
+}
+
 impl AnswerSealer {
     /// Appends the next frame to `body`.
     ///
@@ -158,7 +175,7 @@ impl AnswerSealer {
         plaintext: &[u8],
         body: &mut Vec<u8>,
     ) -> Result<(), EncryptedBodyError> {
-        self.append(plaintext, false, body)
+        append_frame(body, plaintext, false, &mut self.0)
     }
 
     /// Appends the final frame to `body`, with what announces it.
@@ -170,23 +187,7 @@ impl AnswerSealer {
         plaintext: &[u8],
         body: &mut Vec<u8>,
     ) -> Result<(), EncryptedBodyError> {
-        mark_final_frame(body);
-        self.append(plaintext, true, body)
-    }
-
-    fn append(
-        &mut self,
-        plaintext: &[u8],
-        is_final: bool,
-        body: &mut Vec<u8>,
-    ) -> Result<(), EncryptedBodyError> {
-        let nonce = self.0.next_nonce()?;
-        append_frame(body, plaintext, |text| {
-            let aad = Aad::from(frame_aad(is_final));
-            let tag = self.0.key.seal_in_place_separate_tag(nonce, aad, text);
-            let tag = tag.map_err(|_| EncryptedBodyError::Encryption)?;
-            tag.as_ref().try_into().map_err(|_| EncryptedBodyError::Encryption)
-        })
+        append_frame(body, plaintext, true, &mut self.0)
     }
 }
 
@@ -196,14 +197,7 @@ impl AnswerOpener {
     /// # Errors
     /// [`EncryptedBodyError::Decryption`] if it is not the next frame of this answer and key.
     pub fn open_frame(&mut self, frame: SealedFrame) -> Result<Vec<u8>, EncryptedBodyError> {
-        let SealedFrame { mut ciphertext, is_final } = frame;
-        let length = ciphertext.len().checked_sub(TAG_BYTES);
-        let length = length.ok_or(EncryptedBodyError::Decryption)?;
-        let (nonce, aad) = (self.0.next_nonce()?, Aad::from(frame_aad(is_final)));
-        let opened = self.0.key.open_in_place(nonce, aad, &mut ciphertext);
-        opened.map_err(|_| EncryptedBodyError::Decryption)?;
-        ciphertext.truncate(length);
-        Ok(ciphertext)
+        open_frame(frame, &mut self.0)
     }
 }
 

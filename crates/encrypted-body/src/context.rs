@@ -9,33 +9,49 @@ use hpke::{
     setup_receiver, setup_sender_with_rng,
 };
 
-use crate::{error::EncryptedBodyError, frame::TAG_BYTES};
+use crate::{
+    error::EncryptedBodyError,
+    frame::{FrameOpener, FrameSealer, TAG_BYTES},
+};
 
 /// The sender's side of one request.
-pub(crate) trait SealContext: Send + Sync {
-    /// Encrypts the next plaintext in place and returns its tag.
-    fn seal(&mut self, text: &mut [u8], aad: &[u8]) -> Result<[u8; TAG_BYTES], HpkeError>;
-
+pub(crate) trait SealContext: FrameSealer + Send + Sync {
     fn export(&self, label: &[u8], secret: &mut [u8]) -> Result<(), HpkeError>;
 }
 
 /// The recipient's side of one request.
-pub(crate) trait OpenContext: Send + Sync {
-    /// Decrypts the next ciphertext in place.
-    fn open(&mut self, text: &mut [u8], aad: &[u8], tag: &[u8]) -> Result<(), HpkeError>;
-
+pub(crate) trait OpenContext: FrameOpener + Send + Sync {
     fn export(&self, label: &[u8], secret: &mut [u8]) -> Result<(), HpkeError>;
+}
+
+impl<K: Kem> FrameSealer for AeadCtxS<AesGcm256, HkdfSha256, K> {
+    fn seal(&mut self, text: &mut [u8], aad: &[u8]) -> Result<[u8; TAG_BYTES], EncryptedBodyError> {
+        let tag = self.seal_inout_detached(InOutBuf::from(text), aad);
+        let tag = tag.map_err(|error| match error {
+            HpkeError::MessageLimitReached => EncryptedBodyError::TooManyFrames,
+            _ => EncryptedBodyError::Encryption,
+        })?;
+        Ok(tag.to_bytes().into())
+    }
+}
+
+impl<K: Kem> FrameOpener for AeadCtxR<AesGcm256, HkdfSha256, K> {
+    fn open(&mut self, sealed: &mut [u8], aad: &[u8]) -> Result<(), EncryptedBodyError> {
+        let failed = |error| match error {
+            HpkeError::MessageLimitReached => EncryptedBodyError::TooManyFrames,
+            _ => EncryptedBodyError::Decryption,
+        };
+        let length = sealed.len().checked_sub(TAG_BYTES).ok_or(EncryptedBodyError::Decryption)?;
+        let (text, tag) = sealed.split_at_mut(length);
+        let tag = AeadTag::<AesGcm256>::from_bytes(tag).map_err(failed)?;
+        self.open_inout_detached(InOutBuf::from(text), aad, &tag).map_err(failed)
+    }
 }
 
 impl<K: Kem> SealContext for AeadCtxS<AesGcm256, HkdfSha256, K>
 where
     Self: Send + Sync,
 {
-    fn seal(&mut self, text: &mut [u8], aad: &[u8]) -> Result<[u8; TAG_BYTES], HpkeError> {
-        let tag = self.seal_inout_detached(InOutBuf::from(text), aad)?;
-        Ok(tag.to_bytes().into())
-    }
-
     fn export(&self, label: &[u8], secret: &mut [u8]) -> Result<(), HpkeError> {
         AeadCtxS::export(self, label, secret)
     }
@@ -45,11 +61,6 @@ impl<K: Kem> OpenContext for AeadCtxR<AesGcm256, HkdfSha256, K>
 where
     Self: Send + Sync,
 {
-    fn open(&mut self, text: &mut [u8], aad: &[u8], tag: &[u8]) -> Result<(), HpkeError> {
-        let tag = AeadTag::<AesGcm256>::from_bytes(tag)?;
-        self.open_inout_detached(InOutBuf::from(text), aad, &tag)
-    }
-
     fn export(&self, label: &[u8], secret: &mut [u8]) -> Result<(), HpkeError> {
         AeadCtxR::export(self, label, secret)
     }

@@ -16,7 +16,7 @@ pub const FRAME_OVERHEAD_BYTES: usize = LENGTH_BYTES + TAG_BYTES;
 const FINAL_AAD: &[u8] = b"final";
 
 /// The associated data of a frame.
-pub(crate) fn frame_aad(is_final: bool) -> &'static [u8] {
+fn frame_aad(is_final: bool) -> &'static [u8] {
     if is_final { FINAL_AAD } else { b"" }
 }
 
@@ -187,19 +187,82 @@ fn take_part<'a>(bytes: &mut &'a [u8], length: usize) -> &'a [u8] {
     part
 }
 
-/// Appends a frame to `body`: its plaintext, encrypted in place by `seal`, which returns the tag.
+/// Encrypts the frames of one body in their order.
+pub(crate) trait FrameSealer {
+    /// Encrypts the text of the next frame in place and returns its tag.
+    fn seal(&mut self, text: &mut [u8], aad: &[u8]) -> Result<[u8; TAG_BYTES], EncryptedBodyError>;
+}
+
+/// Decrypts the frames of one body in their order.
+pub(crate) trait FrameOpener {
+    /// Decrypts the next ciphertext, at whose end its tag is, in place; the text then stands in front.
+    fn open(&mut self, sealed: &mut [u8], aad: &[u8]) -> Result<(), EncryptedBodyError>;
+}
+
+/// Appends the next frame to `body`; a final one with what announces it. After an error, `body` is
+/// what it was before.
 pub(crate) fn append_frame(
     body: &mut Vec<u8>,
     plaintext: &[u8],
-    seal: impl FnOnce(&mut [u8]) -> Result<[u8; TAG_BYTES], EncryptedBodyError>,
+    is_final: bool,
+    sealer: &mut (impl FrameSealer + ?Sized),
 ) -> Result<(), EncryptedBodyError> {
     let length = u32::try_from(plaintext.len() + TAG_BYTES);
     let length = length.map_err(|_| EncryptedBodyError::Encryption)?;
-    body.reserve(LENGTH_BYTES + plaintext.len() + TAG_BYTES);
+    body.reserve(LENGTH_BYTES + FRAME_OVERHEAD_BYTES + plaintext.len());
+    let before = body.len();
+    if is_final {
+        mark_final_frame(body);
+    }
     body.extend(length.to_be_bytes());
     let begin = body.len();
     body.extend_from_slice(plaintext);
-    let tag = seal(&mut body[begin..])?;
-    body.extend(tag);
-    Ok(())
+    match sealer.seal(&mut body[begin..], frame_aad(is_final)) {
+        Ok(tag) => {
+            body.extend(tag);
+            Ok(())
+        }
+        Err(error) => {
+            // The text must not leave unencrypted.
+            body.truncate(before);
+            Err(error)
+        }
+    }
+}
+
+/// Decrypts the next frame.
+pub(crate) fn open_frame(
+    frame: SealedFrame,
+    opener: &mut (impl FrameOpener + ?Sized),
+) -> Result<Vec<u8>, EncryptedBodyError> {
+    let SealedFrame { mut ciphertext, is_final } = frame;
+    let length = ciphertext.len().checked_sub(TAG_BYTES);
+    let length = length.ok_or(EncryptedBodyError::Decryption)?;
+    opener.open(&mut ciphertext, frame_aad(is_final))?;
+    ciphertext.truncate(length);
+    Ok(ciphertext)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cannot encrypt.
+    struct Exhausted;
+
+    impl FrameSealer for Exhausted {
+        fn seal(&mut self, _: &mut [u8], _: &[u8]) -> Result<[u8; TAG_BYTES], EncryptedBodyError> {
+            Err(EncryptedBodyError::TooManyFrames)
+        }
+    }
+
+    #[test]
+    fn a_text_that_cannot_be_encrypted_is_not_left_in_the_body() {
+        for is_final in [false, true] {
+            let mut body = b"before".to_vec();
+            let refused = append_frame(&mut body, b"text", is_final, &mut Exhausted);
+            assert_eq!(refused, Err(EncryptedBodyError::TooManyFrames));
+            assert_eq!(body, b"before");
+        }
+    }
 }

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use hpke::{
-    HpkeError,
     kem::{X25519HkdfSha256, XWing},
     rand_core::CryptoRng,
 };
@@ -14,7 +13,7 @@ use crate::{
     encapsulated_key::EncapsulatedKey,
     error::EncryptedBodyError,
     fields::BodyEnd,
-    frame::{SealedFrame, TAG_BYTES, append_frame, frame_aad, mark_final_frame},
+    frame::{SealedFrame, append_frame, open_frame},
     kem::BodyKem,
     public_key::BodyPublicKey,
     random::SystemRandom,
@@ -75,7 +74,7 @@ impl RequestSealer {
         plaintext: &[u8],
         body: &mut Vec<u8>,
     ) -> Result<(), EncryptedBodyError> {
-        self.append(plaintext, false, body)
+        append_frame(body, plaintext, false, &mut *self.context)
     }
 
     /// Appends the final frame to `body`, with what announces it.
@@ -87,22 +86,7 @@ impl RequestSealer {
         plaintext: &[u8],
         body: &mut Vec<u8>,
     ) -> Result<(), EncryptedBodyError> {
-        mark_final_frame(body);
-        self.append(plaintext, true, body)
-    }
-
-    fn append(
-        &mut self,
-        plaintext: &[u8],
-        is_final: bool,
-        body: &mut Vec<u8>,
-    ) -> Result<(), EncryptedBodyError> {
-        append_frame(body, plaintext, |text| {
-            self.context.seal(text, frame_aad(is_final)).map_err(|error| match error {
-                HpkeError::MessageLimitReached => EncryptedBodyError::TooManyFrames,
-                _ => EncryptedBodyError::Encryption,
-            })
-        })
+        append_frame(body, plaintext, true, &mut *self.context)
     }
 
     /// The secret that both ends share for the answer.
@@ -126,16 +110,7 @@ impl RequestOpener {
     /// [`EncryptedBodyError::Decryption`] if it is not the next frame of this request and key, and
     /// [`EncryptedBodyError::TooManyFrames`].
     pub fn open_frame(&mut self, frame: SealedFrame) -> Result<Vec<u8>, EncryptedBodyError> {
-        let SealedFrame { mut ciphertext, is_final } = frame;
-        let length = ciphertext.len().checked_sub(TAG_BYTES);
-        let length = length.ok_or(EncryptedBodyError::Decryption)?;
-        let (text, tag) = ciphertext.split_at_mut(length);
-        self.context.open(text, frame_aad(is_final), tag).map_err(|error| match error {
-            HpkeError::MessageLimitReached => EncryptedBodyError::TooManyFrames,
-            _ => EncryptedBodyError::Decryption,
-        })?;
-        ciphertext.truncate(length);
-        Ok(ciphertext)
+        open_frame(frame, &mut *self.context)
     }
 
     /// The secret that both ends share for the answer.

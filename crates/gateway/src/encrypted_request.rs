@@ -10,8 +10,8 @@ use std::{
 
 use bytes::{Buf, Bytes};
 use confide_encrypted_body::{
-    BodyEnd, BodyKem, ENCAPSULATED_KEY_FIELD, END_FIELD, EncapsulatedKey, EncryptedBodyError,
-    FrameReader, KEYS_TYPE, RequestOpener, SealedFrame, TAG_BYTES, encode_key_config,
+    BodyEnd, BodyKem, ENCAPSULATED_KEY_FIELD, EncapsulatedKey, EncryptedBodyError, FrameReader,
+    KEYS_TYPE, RequestOpener, SealedFrame, TAG_BYTES, encode_key_config,
 };
 use confide_http::Peer;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Version, header, request};
@@ -33,12 +33,11 @@ use crate::{
     receipt_signer::ReceiptSigner,
     refusal::RequestRefusal,
     request_model::run_blocking,
-    sealed_answer::AnswerTerms,
+    sealed_answer::{AnswerTerms, BODY_END_FIELD},
     trailers::TrailerRule,
 };
 
 const KEY_FIELD: HeaderName = HeaderName::from_static(ENCAPSULATED_KEY_FIELD);
-const BODY_END_FIELD: HeaderName = HeaderName::from_static(END_FIELD);
 
 /// The largest number of bytes of a frame after the first, which is decrypted between two pieces of
 /// other streams: some 0.5 ms. Clients either send one frame or small ones.

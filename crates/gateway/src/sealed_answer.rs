@@ -16,7 +16,8 @@ use http_body::{Body, Frame, SizeHint};
 use crate::observation::ObservedBody;
 
 const NONCE_FIELD: HeaderName = HeaderName::from_static(ANSWER_NONCE_FIELD);
-const BODY_END_FIELD: HeaderName = HeaderName::from_static(END_FIELD);
+/// The field by which a request or an answer announces its final frame.
+pub(crate) const BODY_END_FIELD: HeaderName = HeaderName::from_static(END_FIELD);
 
 /// The largest number of bytes of text in one frame, so that a receiver needs no larger buffer.
 const FRAME_TEXT_BYTES_MAX: usize = 64 * 1024;
