@@ -28,8 +28,8 @@ use crate::{
 /// The claim of a client that attests.
 const CLIENT_CLAIM: &str = "client of a gateway";
 
-/// The arguments that say nothing to a connection which is not attested itself. Those of a group are
-/// listed one by one, because a group names neither its nested arguments nor later ones.
+/// The arguments that say nothing to a connection which is not attested itself. They are listed one
+/// by one, because a group names neither its nested arguments nor later ones.
 const WITHOUT_EFFECT_ON_ENCRYPTED_BODIES: [&str; 12] = [
     "attester",
     "binding",

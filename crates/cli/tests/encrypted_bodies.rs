@@ -35,8 +35,8 @@ enum Trick {
     OwnAnswer,
     /// The answer without the field that says that it is encrypted.
     NoNonce,
-    /// An answer of the proxy's own that claims to be encrypted and has no frame: its status, its further
-    /// fields, and its body.
+    /// An answer of the proxy's own that claims to be encrypted and has no frame: its status, its
+    /// further fields, and its body.
     NoFrame(&'static str, &'static str, &'static str),
     /// The request without the announcement of its end.
     NoAnnouncement,

@@ -66,8 +66,8 @@ impl EncryptedClient {
     ///
     /// # Errors
     /// Those of [`EncryptedClient::find_key`]; [`ClientError::Unencrypted`] for an answer in clear,
-    /// whose text says nothing, [`ClientError::Unauthenticated`] for one without a first frame of the
-    /// gateway's, and [`ClientError::KeyReplaced`] if the gateway has another key now.
+    /// whose text says nothing, [`ClientError::Unauthenticated`] for one without a first frame of
+    /// the gateway's, and [`ClientError::KeyReplaced`] if the gateway has another key now.
     pub(crate) async fn request(
         &self,
         request: Request<RequestBody>,
@@ -115,8 +115,8 @@ fn seal_request(
 }
 
 /// Opens an answer that has a nonce, up to its first frame. A nonce proves nothing, so the head is
-/// passed on only once a frame shows that the gateway answered: a proxy could otherwise forge a success
-/// that needs no body.
+/// passed on only once a frame shows that the gateway answered: a proxy could otherwise forge a
+/// success that needs no body.
 async fn open_answer(
     answer: Response<AnswerBody>,
     secret: &ExchangeSecret,

@@ -122,8 +122,8 @@ pub enum ClientError {
         /// The status that the answer claims.
         status: StatusCode,
     },
-    /// The answer to an encrypted request does not begin with a frame that the gateway encrypted for it,
-    /// as every answer of a gateway does, an empty one too.
+    /// The answer to an encrypted request does not begin with a frame that the gateway encrypted
+    /// for it, as every answer of a gateway does, an empty one too.
     #[error(
         "an answer with status {status} has no body that the gateway encrypted: {fault}; a proxy in between \
          made or changed it"

@@ -17,7 +17,8 @@ use crate::{
 const REPORT_PATH: &str = "/v1/aci/attestation";
 /// The largest number of bytes of a report.
 const REPORT_BYTES_MAX: usize = 1024 * 1024;
-/// How often a report is requested while the gateway is busy, and the time from one try to the next.
+/// How often a report is requested while the gateway is busy, and the time from one try to the
+/// next.
 const REPORT_TRIES: u32 = 5;
 const REPORT_PAUSE: Duration = Duration::from_secs(1);
 /// The number of bytes of the challenge in a request for a report.

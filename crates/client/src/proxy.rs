@@ -347,8 +347,8 @@ fn unencrypted_response(status: StatusCode, text: &str) -> Response<LocalBody> {
     error_response(status, "answer_not_encrypted", text)
 }
 
-/// The response 503 with `Retry-After`: a later request fetches a new report. The body that was sent is
-/// gone, so the request cannot be repeated here.
+/// The response 503 with `Retry-After`: a later request fetches a new report. The body that was
+/// sent is gone, so the request cannot be repeated here.
 fn retry_response(code: &str, text: &str) -> Response<LocalBody> {
     let mut answer = error_response(StatusCode::SERVICE_UNAVAILABLE, code, text);
     answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));

@@ -100,8 +100,8 @@ impl OpenedAnswerBody {
         Self { inner, opener, reader, received: Bytes::new(), first: None, is_ended: false }
     }
 
-    /// Waits for the first text that can be decrypted, or for the final frame of an answer without text.
-    /// It has to be awaited once, before the body is read.
+    /// Waits for the first text that can be decrypted, or for the final frame of an answer without
+    /// text. It has to be awaited once, before the body is read.
     ///
     /// # Errors
     /// [`AnswerError`] if the answer begins with anything else.

@@ -1,5 +1,5 @@
-//! The key of the gateway behind a proxy: fetched once for all requests that need it, used while it is
-//! recent, and not fetched again at once after a failure.
+//! The key of the gateway behind a proxy: fetched once for all requests that need it, used while it
+//! is recent, and not fetched again at once after a failure.
 
 use std::{
     future::Future,
@@ -106,7 +106,8 @@ impl SharedKey {
     }
 
     async fn fetch_unless_known(&self) -> FetchResult {
-        // An earlier fetch may have ended between the look at its outcome and the start of this one.
+        // An earlier fetch may have ended between the look at its outcome and the start of this
+        // one.
         if let Some(known) = self.recall() {
             return known;
         }

@@ -195,7 +195,8 @@ pub(crate) trait FrameSealer {
 
 /// Decrypts the frames of one body in their order.
 pub(crate) trait FrameOpener {
-    /// Decrypts the next ciphertext, at whose end its tag is, in place; the text then stands in front.
+    /// Decrypts the next ciphertext, at whose end its tag is, in place; the text then stands in
+    /// front.
     fn open(&mut self, sealed: &mut [u8], aad: &[u8]) -> Result<(), EncryptedBodyError>;
 }
 

@@ -83,6 +83,28 @@ impl EncryptedHead {
     }
 }
 
+/// Opens the body of a request if it claims to be encrypted, and sets the terms of the answer.
+/// Returns the body, which is decrypted as it is read.
+///
+/// This takes memory and time, so the request has to be authorised before.
+pub(crate) async fn open_body(
+    requests: Option<&EncryptedRequests>,
+    head: &mut request::Parts,
+    body: ClientBody,
+    buffers: &BodyBuffers,
+    peer: Peer,
+    terms: &mut Option<Box<AnswerTerms>>,
+) -> Result<ClientBody, RequestRefusal> {
+    let requests = match requests {
+        Some(requests) if head.headers.contains_key(KEY_FIELD) => requests,
+        _ => return Ok(body),
+    };
+    // Boxed, because other requests do not need the space.
+    let (body, answer_terms) = Box::pin(requests.open(head, body, buffers, peer)).await?;
+    *terms = Some(Box::new(answer_terms));
+    Ok(body)
+}
+
 impl EncryptedRequests {
     pub(crate) fn new(signer: Arc<ReceiptSigner>) -> Self {
         Self { signer, rates: PeerRates::default() }
@@ -110,27 +132,6 @@ impl EncryptedRequests {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(KEYS_TYPE));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         Ok(response)
-    }
-
-    /// Opens a request if it claims that its body is encrypted, and sets the terms of the answer.
-    /// Returns the body, which is decrypted as it is read.
-    ///
-    /// This takes memory and time, so the request has to be authorised before.
-    pub(crate) async fn open_if_encrypted(
-        &self,
-        head: &mut request::Parts,
-        body: ClientBody,
-        buffers: &BodyBuffers,
-        peer: Peer,
-        terms: &mut Option<Box<AnswerTerms>>,
-    ) -> Result<ClientBody, RequestRefusal> {
-        if !head.headers.contains_key(KEY_FIELD) {
-            return Ok(body);
-        }
-        // Boxed, because other requests do not need the space.
-        let (body, answer_terms) = Box::pin(self.open(head, body, buffers, peer)).await?;
-        *terms = Some(Box::new(answer_terms));
-        Ok(body)
     }
 
     /// Reads the first frame, finds the key that opens it, and remembers the request.

@@ -105,8 +105,8 @@ pub struct GatewayLimits {
 /// Limits of requests with encrypted bodies, each of which is remembered so that it is opened once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncryptedBodyLimits {
-    /// The largest number of requests that one key opens, at some 20 bytes of memory each, and 17 MiB
-    /// in all. After three quarters of them the key is renewed.
+    /// The largest number of requests that one key opens, at some 20 bytes of memory each, and 17
+    /// MiB in all. After three quarters of them the key is renewed.
     pub per_key: usize,
     /// The requests a minute of one [`Peer`](confide_http::Peer), so that it does not use up keys: at
     /// this rate it takes 43 minutes to the renewal, where a key of the default validity is renewed

@@ -33,7 +33,7 @@ use crate::{
     configuration::{GatewayConfiguration, WELL_KNOWN_PATH},
     connection::Connection,
     date_line::DateLine,
-    encrypted_request::EncryptedRequests,
+    encrypted_request::{EncryptedRequests, open_body},
     error::GatewayError,
     fault::{UpstreamFailure, UpstreamFault},
     fresh_evidence, http2_head,
@@ -348,10 +348,8 @@ impl Proxy {
         observation.record_route(&route.path);
         self.note_client(&mut head, &target, group, peer);
         let grant = self.authorize(&mut head, &method, peer, target.path(), route).await?;
-        // Nothing of a body is held or decrypted for a client that may not send it.
-        if let Some(requests) = &self.encrypted_requests {
-            body = requests.open_if_encrypted(&mut head, body, &self.buffers, peer, terms).await?;
-        }
+        let requests = self.encrypted_requests.as_deref();
+        body = open_body(requests, &mut head, body, &self.buffers, peer, terms).await?;
         if let Some(list) = answer::list_own_models(group, &method, target.path()) {
             return Ok(meter_answer(AnswerUses { grant, ..AnswerUses::default() }, list));
         }

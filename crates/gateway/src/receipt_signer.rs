@@ -111,8 +111,8 @@ impl ReceiptSigner {
         BodyKeyPair::generate(not_after, per_key).map_err(|_| ReceiptError::Signing)
     }
 
-    /// Drops private keys when their keyset ends, and not upon the next request, which may be long in
-    /// coming.
+    /// Drops private keys when their keyset ends, and not upon the next request, which may be long
+    /// in coming.
     pub(crate) async fn drop_ended_keys_at_intervals(&self) -> Infallible {
         loop {
             tokio::time::sleep(ENDED_KEYS_INTERVAL).await;

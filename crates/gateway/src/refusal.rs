@@ -172,13 +172,7 @@ impl RequestRefusal {
                 let text = format!("request body is too long: wanted at most {limit} bytes");
                 return (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", text.into());
             }
-            Self::FrameTooLong { limit } => {
-                let text = format!(
-                    "a frame of the encrypted body is too long: wanted at most {limit} bytes with its \
-                     tag"
-                );
-                return (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", text.into());
-            }
+            Self::FrameTooLong { limit } => return describe_long_frame(*limit),
             Self::BodySlow { bytes_per_s } => {
                 let text = format!(
                     "request body arrived too slowly: wanted at least {bytes_per_s} bytes/s"
@@ -271,6 +265,12 @@ impl RequestRefusal {
             _ => {}
         }
     }
+}
+
+/// The status, the code and the text for a frame over the limit.
+fn describe_long_frame(limit: usize) -> (StatusCode, &'static str, Cow<'static, str>) {
+    let text = format!("frame of the encrypted body is too long: wanted at most {limit} bytes");
+    (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", text.into())
 }
 
 /// Inserts the fields that tell a client how to present its key, or when to try again.

@@ -45,8 +45,8 @@ struct BodySeal {
     is_ended: bool,
 }
 
-/// The status of an encrypted answer. One that allows no body becomes one that does: without a frame, an
-/// answer could not be told from one that a proxy made.
+/// The status of an encrypted answer. One that allows no body becomes one that does: without a
+/// frame, an answer could not be told from one that a proxy made.
 fn status_with_body(status: StatusCode) -> StatusCode {
     match status {
         StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT => StatusCode::OK,
@@ -101,7 +101,8 @@ impl AnswerTerms {
 }
 
 impl BodySeal {
-    /// Encrypts a piece, which is the last one if `is_last`. An answer without text has one empty frame.
+    /// Encrypts a piece, which is the last one if `is_last`. An answer without text has one empty
+    /// frame.
     fn seal_piece(&mut self, text: &[u8], is_last: bool) -> Result<Bytes, EncryptedBodyError> {
         let frames = text.len().div_ceil(FRAME_TEXT_BYTES_MAX) + 1;
         let mut body =

@@ -37,8 +37,8 @@ pub struct BodyKeyEntry {
     pub public_key: Vec<u8>,
     /// The digest of the only configuration with which the gateway uses the key.
     pub config_digest: [u8; 32],
-    /// The weights of the models behind this configuration, by the gateway's own measurement; `None` if
-    /// it measured none, or the entry says nothing of them.
+    /// The weights of the models behind this configuration, by the gateway's own measurement;
+    /// `None` if it measured none, or the entry says nothing of them.
     pub weights: Option<WeightsClaim>,
 }
 

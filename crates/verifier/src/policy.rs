@@ -94,8 +94,8 @@ pub struct Policy {
 
 impl Policy {
     /// Whether what an attested end says of the weights of its models is accepted: anything if the
-    /// policy names no weights, and otherwise a claim in which every model was measured and has wanted
-    /// weights. `None` stands for an end that measured nothing.
+    /// policy names no weights, and otherwise a claim in which every model was measured and has
+    /// wanted weights. `None` stands for an end that measured nothing.
     pub fn accepts_weights(&self, claim: Option<&WeightsClaim>) -> bool {
         let wanted = match &self.weights {
             Some(wanted) if wanted.is_evaluated() => wanted,

@@ -83,8 +83,8 @@ pub(super) fn format_checks(checks: &[Check]) -> String {
     checks.iter().map(line).collect()
 }
 
-/// Whether a certificate among the endorsements is labelled as simulated. The label says nothing under a
-/// vendor's root.
+/// Whether a certificate among the endorsements is labelled as simulated. The label says nothing
+/// under a vendor's root.
 pub(super) fn is_labelled_simulated(endorsements: &[u8]) -> bool {
     const SIMULATED: &[u8] = b"SIMULATED";
     let Ok(serde_json::Value::Object(parts)) = serde_json::from_slice(endorsements) else {
