@@ -105,7 +105,10 @@ impl Proxy {
             *self.replayed.lock().unwrap() = Some(forward(upstream, &request));
         }
         let end = find(&answer, b"\r\n\r\n").unwrap() + 4;
+        // The gateway makes one report a second, and the client asks again.
+        let has_report = answer.starts_with(b"HTTP/1.1 200 ");
         match trick {
+            _ if is_report && !has_report => {}
             Trick::Cut => {
                 // The last chunk of the body is the final frame.
                 let last = rfind(&answer[..answer.len() - 5], b"\r\n").unwrap();

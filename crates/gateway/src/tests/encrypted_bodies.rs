@@ -64,10 +64,10 @@ async fn gateway_with_identity(
     limits: GatewayLimits,
     identity: IdentitySource,
 ) -> RunningGateway {
-    gateway_with(upstream, limits, identity, None, None).await
+    gateway_with_options(upstream, limits, identity, None, None).await
 }
 
-async fn gateway_with(
+async fn gateway_with_options(
     upstream: SocketAddr,
     limits: GatewayLimits,
     identity: IdentitySource,
@@ -504,7 +504,7 @@ async fn each_slot_of_a_shaped_answer_is_one_frame_of_one_size() {
         .await;
         let shape = Some(format!("{SLOT_BYTES}/5/4").parse().unwrap());
         let limits = GatewayLimits::default();
-        let running = gateway_with(upstream, limits, Arc::new(|| KEY), shape, None).await;
+        let running = gateway_with_options(upstream, limits, Arc::new(|| KEY), shape, None).await;
         for end in ENDS {
             let key = fetch_key(running.address, BodyKem::X25519).await;
             let request = EncryptedRequest::seal(&key, end, &[REQUEST, ""]);
@@ -635,7 +635,8 @@ async fn a_request_that_may_not_be_sent_is_refused_before_its_body_is_read() {
     let authorizer = Arc::new(Authorizer::with_keys(KeySet::parse(&keys).unwrap(), || NOW));
     let (upstream, mut received) = recording_upstream().await;
     let limits = GatewayLimits::default();
-    let running = gateway_with(upstream, limits, Arc::new(|| KEY), None, Some(authorizer)).await;
+    let running =
+        gateway_with_options(upstream, limits, Arc::new(|| KEY), None, Some(authorizer)).await;
     let gateway = running.address;
     let (valid, wrong) = ("authorization: Bearer k\r\n", "authorization: Bearer other\r\n");
     for (path, fields, wanted) in [

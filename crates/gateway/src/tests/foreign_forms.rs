@@ -109,6 +109,7 @@ impl Machine {
         let limits = GatewayLimits { evidence_interval, ..GatewayLimits::default() };
         let context = ReceiptContext {
             config_digest: [3; 32],
+            weights: None,
             is_direct: true,
             checks_keys: false,
             encrypts_bodies: server.is_some(),
