@@ -66,7 +66,7 @@ fn a_command_uses_the_address_while_it_runs() {
     let folder = Folder::new("command");
     let attester = simulate(&folder, "attester", &[]);
     let serve = CONFIDE.start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
-    let gateway = gateway(&serve, &attester, "session");
+    let gateway = gateway(&serve, &attester, "key");
     let (url, policy) = (format!("https://{}", gateway.address()), attester.join("policy.toml"));
     let connect = ["connect", &url, "--policy", text(&policy)];
     let run = |command: &[&str]| CONFIDE.run(&[&connect[..], &["--"], command].concat());
