@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/rlwe", &[]),
     ("crates/sni", &["http"]),
     ("crates/statement", &[]),
+    ("crates/transcript", &[]),
     // attestation
     ("crates/attester", &["evidence"]),
     ("crates/channel", &["evidence"]),
@@ -27,7 +28,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/lora", &["rlwe"]),
     // proofs
     ("crates/sigma", &[]),
-    ("crates/disclosure", &["sigma"]),
+    ("crates/disclosure", &["sigma", "transcript"]),
     ("crates/circuits", &["disclosure"]),
     ("crates/prover", &["statement"]),
     // engines
@@ -41,7 +42,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/pccs", &["collateral", "evidence", "http"]),
     (
         "crates/gateway",
-        &["channel", "disclosure", "encrypted-body", "evidence", "http", "receipt", "weights"],
+        &["channel", "encrypted-body", "evidence", "http", "receipt", "transcript", "weights"],
     ),
     ("crates/report-003", &["engine", "lora", "rlwe", "serve"]),
     ("crates/serve", &["engine", "http", "lora"]),

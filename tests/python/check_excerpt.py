@@ -112,17 +112,17 @@ def make_file(
     return b"".join([MAGIC, len(receipt).to_bytes(4), receipt, *request, *response])
 
 
-def make_vectors(keyset_digest: str) -> list[Record]:
-    def signed(events: list[Record]) -> Record:
-        return sign(make_receipt(keyset_digest, events))
+def make_signed(keyset_digest: str, events: list[Record]) -> Record:
+    return sign(make_receipt(keyset_digest, events))
 
+
+def make_accepted(keyset_digest: str) -> list[tuple[str, bytes, str | None]]:
     request, response = body_events()
-    whole = signed([request, response])
+    whole = make_signed(keyset_digest, [request, response])
     chunks = open_chunks("response", ANSWER, [2, 3, 28])
     length = open_length("response", ANSWER)
-    good = make_file(whole, response=(chunks, length))
-    cases = [
-        ("parts of an answer and its length", good, None),
+    return [
+        ("parts of an answer and its length", make_file(whole, response=(chunks, length)), None),
         (
             "parts of both bodies",
             make_file(
@@ -142,10 +142,21 @@ def make_vectors(keyset_digest: str) -> list[Record]:
         (
             "an answer that was cut",
             make_file(
-                signed([request, {**response, "complete": False}]), response=(chunks, length)
+                make_signed(keyset_digest, [request, {**response, "complete": False}]),
+                response=(chunks, length),
             ),
             None,
         ),
+    ]
+
+
+def make_refused(keyset_digest: str) -> list[tuple[str, bytes, str | None]]:
+    request, response = body_events()
+    whole = make_signed(keyset_digest, [request, response])
+    chunks = open_chunks("response", ANSWER, [2, 3, 28])
+    length = open_length("response", ANSWER)
+    good = make_file(whole, response=(chunks, length))
+    return [
         ("a shown byte that is another", good.replace(b'{"n":0008}', b'{"n":0018}'), "response"),
         (
             "a length that is another",
@@ -166,27 +177,38 @@ def make_vectors(keyset_digest: str) -> list[Record]:
         (
             "a receipt with digests",
             make_file(
-                signed([{"type": "request.received", "body_hash": digest_text(REQUEST)}, response]),
+                make_signed(
+                    keyset_digest,
+                    [{"type": "request.received", "body_hash": digest_text(REQUEST)}, response],
+                ),
                 (open_chunks("request", REQUEST, [0]), b"\0"),
             ),
             "request",
         ),
         (
             "a receipt with two commitments to the answer",
-            make_file(signed([request, response, response]), response=(chunks, length)),
+            make_file(
+                make_signed(keyset_digest, [request, response, response]), response=(chunks, length)
+            ),
             "response",
         ),
         (
             "a commitment in upper case",
             make_file(
-                signed([request, change(response, root=response["commitment"]["root"].upper())]),
+                make_signed(
+                    keyset_digest,
+                    [request, change(response, root=response["commitment"]["root"].upper())],
+                ),
                 response=(chunks, length),
             ),
             "response",
         ),
         (
             "a tree that is too deep",
-            make_file(signed([request, change(response, depth=19)]), response=(chunks, length)),
+            make_file(
+                make_signed(keyset_digest, [request, change(response, depth=19)]),
+                response=(chunks, length),
+            ),
             "response",
         ),
         (
@@ -199,6 +221,10 @@ def make_vectors(keyset_digest: str) -> list[Record]:
         ("a file without its last byte", good[:-1], "format"),
         ("another magic", b"confide excerpt v2\n" + good[19:], "format"),
     ]
+
+
+def make_vectors(keyset_digest: str) -> list[Record]:
+    cases = [*make_accepted(keyset_digest), *make_refused(keyset_digest)]
     return [
         {"name": name, "excerpt": data.hex(), "refused": refused, "shown": shown_in(data, refused)}
         for name, data, refused in cases

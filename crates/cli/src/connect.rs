@@ -2,6 +2,7 @@
 
 mod command;
 mod encrypted;
+mod local_address;
 
 use std::{
     ffi::OsString, net::SocketAddr, path::PathBuf, pin::pin, process::ExitCode, sync::Arc,
@@ -12,14 +13,13 @@ use confide_appraiser::AppraisalError;
 use confide_channel::{ChannelError, SessionVersion};
 use confide_client::{
     AllowedOrigins, Binding, ClientError, ClientLimits, Connector, Endpoint, HttpClient,
-    PeerAppraisal, RemoteEnd, VerificationSource, error_chain,
+    PeerAppraisal, VerificationSource, error_chain,
 };
 use confide_evidence::{Attest, UnixSeconds};
 use confide_verifier::{BindingLevel, Policy, Scope};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
-use self::{command::BesideCommand, encrypted::EncryptedConnection};
+use self::{encrypted::EncryptedConnection, local_address::LocalAddress};
 use crate::{
     address::parse_listen_address,
     attest::arguments::{AttesterArgs, client_evidence},
@@ -212,45 +212,6 @@ async fn serve(
     let command = &*args.command;
     let local = LocalAddress { listener, address, origins, limits, verification, command };
     local.serve(client, ready, stop).await
-}
-
-/// The loopback address, open to local programs, or to one command.
-struct LocalAddress<'a> {
-    listener: TcpListener,
-    address: SocketAddr,
-    origins: AllowedOrigins,
-    limits: ClientLimits,
-    verification: VerificationSource,
-    command: &'a [OsString],
-}
-
-impl LocalAddress<'_> {
-    /// Prints the ready line, then serves until `stop` resolves or the command ends.
-    async fn serve(
-        self,
-        client: impl Into<RemoteEnd>,
-        ready: Value,
-        stop: impl Future<Output = ()>,
-    ) -> Result<ExitCode, CliError> {
-        let Self { listener, address, origins, limits, verification, command } = self;
-        let command = BesideCommand::start(command, address)?;
-        match &command {
-            None => process::print_line(&ready),
-            // Standard output is the command's.
-            Some(_) => eprintln!("{ready}"),
-        }
-        let mut status = Ok(ExitCode::SUCCESS);
-        let until = async {
-            match command {
-                None => stop.await,
-                Some(command) => status = command.wait().await,
-            }
-        };
-        let serving = confide_client::serve(listener, client, origins, limits, verification, until);
-        let drained = serving.await;
-        process::warn_of_cut_connections(drained);
-        status
-    }
 }
 
 fn build_connector(

@@ -4,8 +4,7 @@
 use std::{fmt::Write as _, path::Path};
 
 use confide_disclosure::{
-    Direction, DirectionCommitment, Excerpt, OpenedBody, Selector, TRANSCRIPT_BYTES_MAX,
-    derive_receipt_seed,
+    Direction, DirectionCommitment, Excerpt, OpenedBody, Seed, Selector, TRANSCRIPT_BYTES_MAX,
 };
 use confide_receipt::{COMMITMENT, Json, RECEIPT_BYTES_MAX, RECEIVED_EVENT, RETURNED_EVENT};
 use zeroize::Zeroizing;
@@ -37,7 +36,7 @@ pub(crate) fn make_excerpt(
     let document = Json::parse(&files.receipt, RECEIPT_BYTES_MAX).map_err(CliError::new)?;
     let receipt_id = document.get_text("receipt_id").unwrap_or_default();
     let secret = read_secret(files.secret)?;
-    let seed = derive_receipt_seed(&secret, receipt_id);
+    let seed = Seed::of_receipt(&secret, receipt_id);
     let open = |direction: Direction, body: Option<&Path>| {
         let is_wanted = |wish: &Selector| match wish {
             Selector::Bytes(of, _) | Selector::Length(of) => *of == direction,

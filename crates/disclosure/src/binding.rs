@@ -1,8 +1,7 @@
 //! The contexts to which the proofs of a disclosure are bound: a statement, a field, a direction.
 
+use confide_transcript::Direction;
 use sha2::{Digest, Sha256};
-
-use crate::transcript::Direction;
 
 /// The bytes that begin the context of every proof of a disclosure.
 const CONTEXT: &[u8] = b"confide/disclosure/v1/";

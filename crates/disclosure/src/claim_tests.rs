@@ -1,6 +1,7 @@
 //! Claims about texts and equal numbers, with a stand-in for circuits.
 
 use confide_sigma::{LinearRelation, Range};
+use confide_transcript::FormatError;
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -9,7 +10,6 @@ use super::{
 };
 use crate::{
     ProofSecurity,
-    codec::FormatError,
     disclose_error::DiscloseError,
     disclosure::{Claim, DISCLOSURE_MAGIC, OtherField, TEXT_CLAIMS_MAX},
     proven::ProvenFact,

@@ -1,12 +1,9 @@
 //! Comparisons of a committed number with constants, and proofs of them.
 
 use confide_sigma::{Blinding, Commitment, Range, SigmaError, prove_range, verify_range};
+use confide_transcript::{FormatError, Reader, Writer};
 
-use crate::{
-    amount::AmountDisplay,
-    codec::{FormatError, Reader, Writer},
-    field::FieldKind,
-};
+use crate::{amount::AmountDisplay, field::FieldKind};
 
 /// A comparison of a committed integer with constants, which are given as committed integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Makes a disclosure from a session, the parts to show and the predicates to prove.
 
+use confide_transcript::{CHUNK_BYTES, CommittedDirection, Direction};
 use std::{collections::BTreeMap, ops::Range};
 
 use crate::{
@@ -12,7 +13,6 @@ use crate::{
     secrets::find_secrets,
     session::NotarisedSession,
     text::TEXT_BYTES_MAX,
-    transcript::{CHUNK_BYTES, CommittedDirection, Direction},
 };
 
 impl NotarisedSession {

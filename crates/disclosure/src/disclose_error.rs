@@ -1,10 +1,7 @@
 //! Errors of making a disclosure.
 
-use crate::{
-    fields::TooManyFields,
-    session::SessionCheckError,
-    transcript::{Direction, TranscriptError},
-};
+use crate::{fields::TooManyFields, session::SessionCheckError};
+use confide_transcript::{Direction, TranscriptError};
 
 /// The reason why a disclosure was not made.
 #[derive(Debug, thiserror::Error)]

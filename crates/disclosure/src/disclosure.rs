@@ -1,14 +1,15 @@
 //! A disclosure and its claims, and their encoding in a file.
 
 use crate::{
-    codec::{FormatError, Reader, Writer},
     comparison::Comparison,
     evidence::NotaryEvidence,
     fields::FieldsOpening,
     signature::Signature,
     statement::{NotaryStatement, STATEMENT_BYTES_MAX},
     text::TEXT_BYTES_MAX,
-    transcript::{Direction, LengthOpening, TranscriptOpening},
+};
+use confide_transcript::{
+    Direction, FormatError, LengthOpening, Reader, TranscriptOpening, Writer,
 };
 
 /// The first bytes of every disclosure.

@@ -9,13 +9,12 @@ use crate::{
     message::{HttpMessage, StartLine},
     name::{Predicate, Selector},
     proving::DiscloseOptions,
-    seed::Seed,
     session::{NotarisedSession, SessionFacts, SessionTranscript, notarise},
     signature::NotaryKey,
     statement::{BodyView, HttpVersion},
     tls::TlsSession,
-    transcript::OpeningError,
 };
+use confide_transcript::{OpeningError, Seed};
 
 const BODY: &str = concat!(
     r#"{"model":"m-1","created":1795341600,"at":"2026-11-22T10:00:00Z","note":"\"balance\":100","#,

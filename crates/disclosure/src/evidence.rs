@@ -1,6 +1,5 @@
 //! The notary's evidence in its encoded form, which the caller appraises.
-
-use crate::codec::{FormatError, Reader, Writer};
+use confide_transcript::{FormatError, Reader, Writer};
 
 /// The greatest length of a quote, in bytes: the limit of Linux's configfs-tsm.
 pub const QUOTE_BYTES_MAX: usize = 32 * 1024;

@@ -1,16 +1,11 @@
 //! Parts of the bodies of a receipt, whose other parts stay hidden (`docs/receipts.md`, "Excerpts").
 
-use sha2::{Digest, Sha256};
-
-use crate::{
-    codec::{FormatError, Reader, Writer},
-    name::Selector,
-    seed::{SALT_BYTES, Seed},
-    transcript::{
-        CommittedDirection, Direction, DirectionCommitment, LengthOpening, OpeningError,
-        ShownBytes, TranscriptError, TranscriptOpening,
-    },
+use confide_transcript::{
+    CommittedDirection, Direction, DirectionCommitment, FormatError, LengthOpening, OpeningError,
+    Reader, SALT_BYTES, Seed, ShownBytes, TranscriptError, TranscriptOpening, Writer,
 };
+
+use crate::name::Selector;
 
 /// The first bytes of every excerpt.
 pub const EXCERPT_MAGIC: &[u8] = b"confide excerpt v1\n";
@@ -22,16 +17,6 @@ pub const EXCERPT_BYTES_MAX: usize = 64 << 20;
 const RECEIPT_BYTES_MAX: usize = 64 << 10;
 
 const FORMAT: &str = "an excerpt, version 1";
-
-/// The domain that separates the seeds of receipts from other hashes of a client's secret.
-const SEED_DOMAIN: &[u8] = b"confide receipt seed v1";
-
-/// The seed of an openable receipt: SHA-256("confide receipt seed v1" ‖ the client's secret ‖ the
-/// receipt's identifier). Each receipt has its own, also if a client uses its secret again.
-pub fn derive_receipt_seed(secret: &[u8; 32], receipt_id: &str) -> Seed {
-    let hash = Sha256::new().chain_update(SEED_DOMAIN).chain_update(secret);
-    Seed::from_bytes(hash.chain_update(receipt_id).finalize().into())
-}
 
 /// A receipt that commits to two bodies, and openings of parts of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -189,7 +174,7 @@ mod tests {
     const BODY: &[u8] = &[b'x'; 300];
 
     fn excerpt(wishes: &[&str]) -> (Excerpt, DirectionCommitment) {
-        let seed = derive_receipt_seed(&[1; 32], "rcpt-1");
+        let seed = Seed::of_receipt(&[1; 32], "rcpt-1");
         let wishes: Vec<_> = wishes.iter().map(|wish| Selector::parse(wish).unwrap()).collect();
         let committed = CommittedDirection::new(&seed, Direction::Response, BODY).unwrap();
         let commitment = committed.commitment();
@@ -224,11 +209,11 @@ mod tests {
         for (secret, id, body) in
             [([2; 32], "rcpt-1", BODY), ([1; 32], "rcpt-2", BODY), ([1; 32], "rcpt-1", &BODY[1..])]
         {
-            let seed = derive_receipt_seed(&secret, id);
+            let seed = Seed::of_receipt(&secret, id);
             let opened = OpenedBody::open(&seed, Direction::Response, body, &commitment, &[]);
             assert!(matches!(opened, Err(ExcerptError::Differs { .. })));
         }
-        let seed = derive_receipt_seed(&[1; 32], "rcpt-1");
+        let seed = Seed::of_receipt(&[1; 32], "rcpt-1");
         for (wish, is_field) in [("response./choices", true), ("response.bytes:299-301", false)] {
             let wish = [Selector::parse(wish).unwrap()];
             let refused = OpenedBody::open(&seed, Direction::Response, BODY, &commitment, &wish);

@@ -1,12 +1,11 @@
 //! Fields: the values that the notary parsed, each with a path, a kind and a canonical form.
 
+use confide_transcript::{SALT_BYTES, Writer};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    codec::Writer,
     number::{amount_of_micros, parse_amount},
     rfc3339::parse_rfc3339_micros,
-    seed::SALT_BYTES,
 };
 
 /// The greatest length of a path in bytes, including the direction.

@@ -1,14 +1,14 @@
 //! The tree of all fields of a session, and openings of some of them.
 
 use confide_sigma::{Blinding, Commitment as AmountCommitment};
+use confide_transcript::{
+    DEPTH_MAX, FormatError, Hash, MerkleTree, OpeningError, Reader, SALT_BYTES, SaltPurpose, Seed,
+    Writer, compute_root, read_siblings, write_siblings,
+};
 
 use crate::{
-    codec::{FormatError, Reader, Writer},
     field::{Field, FieldKind, PATH_BYTES_MAX, VALUE_BYTES_MAX, field_leaf, value_digest},
-    seed::{SALT_BYTES, SaltPurpose, Seed},
     statement::{FIELDS_DEPTH_MIN, FieldsRoot},
-    transcript::{OpeningError, read_siblings, write_siblings},
-    tree::{self, DEPTH_MAX, Hash, MerkleTree},
 };
 
 /// The greatest number of committed numbers and dates of a direction; later fields have none. One
@@ -220,7 +220,7 @@ impl FieldsOpening {
     pub fn check(&self, signed: &FieldsRoot) -> Result<(), OpeningError> {
         let opened: Vec<(u32, Hash)> =
             self.fields.iter().map(|field| (field.place, field.leaf())).collect();
-        match tree::compute_root(signed.depth, &opened, &self.siblings) == Some(signed.root) {
+        match compute_root(signed.depth, &opened, &self.siblings) == Some(signed.root) {
             true => Ok(()),
             false => Err(OpeningError::Root { what: "fields" }),
         }

@@ -15,9 +15,7 @@
 
 mod amount;
 mod binding;
-mod codec;
 mod comparison;
-mod direction_hasher;
 mod disclose;
 mod disclose_error;
 mod disclosure;
@@ -34,23 +32,23 @@ mod proven;
 mod proving;
 mod rfc3339;
 mod secrets;
-mod seed;
 mod session;
 mod signature;
 mod statement;
 mod text;
 mod tls;
-mod transcript;
-mod tree;
 mod verification;
 mod verify_error;
 
 pub use amount::AmountDisplay;
-pub use codec::FormatError;
 pub use comparison::Comparison;
 /// The security of a proof and its assumptions, as its back end states them.
 pub use confide_sigma::ProofSecurity;
-pub use direction_hasher::DirectionHasher;
+pub use confide_transcript::{
+    CHUNK_BYTES, CommittedDirection, Direction, DirectionCommitment, DirectionHasher, FormatError,
+    LengthOpening, OpenedLeaf, OpeningError, SALT_BYTES, SEED_BYTES, Seed, ShownBytes,
+    TRANSCRIPT_BYTES_MAX, TranscriptError, TranscriptOpening,
+};
 pub use disclose_error::DiscloseError;
 pub use disclosure::{
     CLAIMS_MAX, Claim, DISCLOSURE_BYTES_MAX, DISCLOSURE_MAGIC, Disclosure, OtherField,
@@ -59,9 +57,7 @@ pub use events::{AssembledStream, EVENTS_MAX, EventsError, assemble_stream};
 pub use evidence::{
     CLAIMS_BYTES_MAX, ENDORSEMENTS_BYTES_MAX, NOTARY_GUARANTEE, NotaryEvidence, QUOTE_BYTES_MAX,
 };
-pub use excerpt::{
-    EXCERPT_BYTES_MAX, EXCERPT_MAGIC, Excerpt, ExcerptError, OpenedBody, derive_receipt_seed,
-};
+pub use excerpt::{EXCERPT_BYTES_MAX, EXCERPT_MAGIC, Excerpt, ExcerptError, OpenedBody};
 pub use field::{Field, FieldKind};
 pub use fields::{
     CommittedFields, FIELDS_MAX, FieldsOpening, OpenedField, OpenedValue, Reveal, TooManyFields,
@@ -73,7 +69,6 @@ pub use number::{Number, NumberError, parse_amount};
 pub use proven::{ProvenClaim, ProvenFact};
 pub use proving::DiscloseOptions;
 pub use rfc3339::parse_rfc3339_micros;
-pub use seed::{SALT_BYTES, SEED_BYTES, Seed};
 pub use session::{
     HOLDER_BYTES_MAX, HOLDER_MAGIC, NotariseError, NotarisedSession, SessionCheckError,
     SessionFacts, SessionTranscript, notarise,
@@ -87,10 +82,6 @@ pub use text::{
     FIELD_TEXT_BYTES_MAX, LeafWitness, SignedTree, TextProofs, TextStatement, TextWitness,
 };
 pub use tls::{TlsGroup, TlsSession, TlsSuite, TlsVersion};
-pub use transcript::{
-    CHUNK_BYTES, CommittedDirection, Direction, DirectionCommitment, LengthOpening, OpenedLeaf,
-    OpeningError, ShownBytes, TRANSCRIPT_BYTES_MAX, TranscriptError, TranscriptOpening,
-};
 pub use verification::{ShownField, VerifiedDisclosure};
 pub use verify_error::VerifyError;
 

@@ -5,8 +5,8 @@ use crate::{
     field::{Field, FieldKind, PATH_BYTES_MAX},
     json::{Json, JsonError},
     statement::BodyView,
-    transcript::Direction,
 };
+use confide_transcript::Direction;
 
 /// The greatest number of header fields in a message.
 pub const HEADERS_MAX: usize = 256;

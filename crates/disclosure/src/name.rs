@@ -1,12 +1,12 @@
 //! Selectors of the parts that a holder shows, and predicates that it proves.
 
+use confide_transcript::Direction;
 use std::ops::Range;
 
 use crate::{
     comparison::Comparison,
     number::{amount_of_micros, parse_amount},
     rfc3339::parse_rfc3339_micros,
-    transcript::Direction,
 };
 
 /// A part of a session that the holder shows, as given to `--show`.

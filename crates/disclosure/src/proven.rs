@@ -1,6 +1,7 @@
 //! Checks the proofs of a disclosure, and returns the proven facts about hidden values.
 
 use confide_sigma::{Commitment, LinearRelation, ProofSecurity, Range, SigmaError, verify_equal};
+use confide_transcript::Direction;
 
 use crate::{
     binding::{BoundLeaf, bytes_context, equality_context, field_context, text_context},
@@ -9,7 +10,6 @@ use crate::{
     field::FieldKind,
     fields::OpenedField,
     text::{SignedTree, TextProofs, TextStatement},
-    transcript::Direction,
     verify_error::VerifyError,
 };
 

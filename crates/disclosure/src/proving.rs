@@ -1,6 +1,7 @@
 //! The holder's side of a claim, which makes it from a predicate, with its proof.
 
 use confide_sigma::{Blinding, Commitment, SigmaError, prove_equal};
+use confide_transcript::{CHUNK_BYTES, CommittedDirection, Direction, OpenedLeaf};
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -16,7 +17,6 @@ use crate::{
         FIELD_TEXT_BYTES_MAX, LeafWitness, SignedTree, TextProofs, TextStatement, TextWitness,
         find_text,
     },
-    transcript::{CHUNK_BYTES, CommittedDirection, Direction, OpenedLeaf},
 };
 
 /// The back end and the other session that some predicates need.

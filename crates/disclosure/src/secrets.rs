@@ -1,8 +1,9 @@
 //! Secret values, which are recognised by their names and shown only if the holder names them.
 
+use confide_transcript::Direction;
 use std::ops::Range;
 
-use crate::{field::Field, transcript::Direction};
+use crate::field::Field;
 
 /// Parts of names of header fields and query parameters whose values are secrets.
 const SECRET_NAMES: [&str; 12] = [

@@ -1,18 +1,19 @@
 //! A session, which the notary commits to and the holder stores.
 
+use confide_transcript::{
+    CommittedDirection, Direction, FormatError, Reader, Seed, TRANSCRIPT_BYTES_MAX,
+    TranscriptError, Writer,
+};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
-    codec::{FormatError, Reader, Writer},
     evidence::NotaryEvidence,
     field::{Field, VALUE_BYTES_MAX},
     fields::{CommittedFields, FIELDS_MAX, TooManyFields, check_value, read_path_and_kind},
     message::{HttpMessage, MessageError},
-    seed::Seed,
     signature::{NotaryKey, Signature, SignatureError},
     statement::{HttpVersion, NotaryStatement, STATEMENT_BYTES_MAX},
     tls::TlsSession,
-    transcript::{CommittedDirection, Direction, TRANSCRIPT_BYTES_MAX, TranscriptError},
 };
 
 /// The first bytes of every holder's file.

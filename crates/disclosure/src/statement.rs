@@ -1,13 +1,9 @@
 //! The statement that a notary signs about a session, and its encoding.
 
+use confide_transcript::{DEPTH_MAX, DirectionCommitment, FormatError, Reader, Writer};
 use sha2::{Digest, Sha256};
 
-use crate::{
-    codec::{FormatError, Reader, Writer},
-    tls::TlsSession,
-    transcript::DirectionCommitment,
-    tree::DEPTH_MAX,
-};
+use crate::tls::TlsSession;
 
 /// The first bytes of every encoded statement, including a zero byte.
 const MAGIC: &[u8] = b"confide/notary-statement/v2\0";

@@ -2,8 +2,7 @@
 //! [`TextProofs`].
 
 use confide_sigma::ProofSecurity;
-
-use crate::{seed::SALT_BYTES, transcript::Direction};
+use confide_transcript::{Direction, SALT_BYTES};
 
 /// The greatest length in bytes of a text whose occurrence can be proven.
 pub(crate) const TEXT_BYTES_MAX: usize = 64;

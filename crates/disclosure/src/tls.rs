@@ -1,6 +1,5 @@
 //! The TLS parameters of a session, as numbers of IANA's registries, each from a closed list.
-
-use crate::codec::{FormatError, Reader, Writer};
+use confide_transcript::{FormatError, Reader, Writer};
 
 /// The version, key exchange and cipher suite of one TLS session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

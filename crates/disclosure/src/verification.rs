@@ -7,9 +7,9 @@ use crate::{
     proven::{OpenedDisclosure, ProvenClaim},
     statement::NotaryStatement,
     text::TextProofs,
-    transcript::{Direction, ShownBytes},
     verify_error::VerifyError,
 };
+use confide_transcript::{Direction, ShownBytes};
 
 const DIRECTIONS: [Direction; 2] = [Direction::Request, Direction::Response];
 

@@ -1,6 +1,7 @@
 //! Errors of verifying a disclosure.
 
-use crate::{signature::SignatureError, transcript::OpeningError};
+use crate::signature::SignatureError;
+use confide_transcript::OpeningError;
 
 /// The reason why a disclosure was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -115,7 +115,7 @@ impl AttestedCertificate {
                     own_claims = Some(claims.to_vec());
                     CertificateForm::Confide
                 }
-                ClaimsProfile::Other => CertificateForm::Tagged,
+                ClaimsProfile::Foreign => CertificateForm::Tagged,
             };
             (form, quote, ReportData::from_digest(Sha256::digest(claims).into()))
         } else if let Some(content) = dstack {
@@ -208,7 +208,7 @@ enum ClaimsProfile {
     /// This project: the claims hold `confide-version`.
     Confide,
     /// Another one.
-    Other,
+    Foreign,
 }
 
 /// Checks that `pubkey-hash` in the claims is the hash of the certificate's key, and finds out whose
@@ -219,7 +219,7 @@ fn check_claims_key(claims: &[u8], spki: &[u8]) -> Result<ClaimsProfile, Atteste
     let mut decoder = Decoder::new(claims);
     let entries = decoder.map().map_err(malformed)?.ok_or_else(error)?;
     let mut found = None;
-    let mut profile = ClaimsProfile::Other;
+    let mut profile = ClaimsProfile::Foreign;
     for _ in 0..entries {
         let name = match decoder.datatype() {
             Ok(Type::String) => decoder.probe().str().unwrap_or_default(),

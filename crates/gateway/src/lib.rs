@@ -76,6 +76,7 @@ mod pool;
 mod proxy;
 mod rate_limit;
 mod receipt_book;
+mod receipt_client;
 mod receipt_draft;
 mod receipt_fault;
 mod receipt_service;

@@ -1,10 +1,8 @@
 //! A second receipt of one answer, for clients that want to show parts of it: it commits to both
 //! bodies under salts that only the client can derive, and does not have their digests.
 
-use confide_disclosure::{
-    Direction, DirectionCommitment, DirectionHasher, Seed, derive_receipt_seed,
-};
 use confide_receipt::{COMMITMENT, Event, Json, RECEIVED_EVENT, RETURNED_EVENT, new_receipt_id};
+use confide_transcript::{Direction, DirectionCommitment, DirectionHasher, Seed};
 use http::{HeaderMap, HeaderName};
 use zeroize::Zeroizing;
 
@@ -36,7 +34,7 @@ impl OpenableRequest {
         }
         headers.remove(&SECRET);
         let receipt_id = new_receipt_id();
-        let seed = derive_receipt_seed(&secret, &receipt_id);
+        let seed = Seed::of_receipt(&secret, &receipt_id);
         Ok(Some(Self { receipt_id, seed }))
     }
 

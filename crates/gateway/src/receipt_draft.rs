@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     openable_receipt::{CommittedBodies, OpenableDraft},
     receipt_book::{FinishedReceipt, KeptExchange, ReceiptOwner},
-    receipt_service::ReceiptClient,
+    receipt_client::ReceiptClient,
     receipt_signer::ReceiptSigner,
     request_facts::{DescribedBody, RequestFacts},
     request_model::describe_body,

@@ -40,60 +40,38 @@ pub(crate) enum ReceiptFault {
 
 impl ReceiptFault {
     /// The status, the code for programs and the text for people.
-    pub(crate) fn to_status_and_message(self) -> (StatusCode, &'static str, &'static str) {
+    pub(crate) fn to_status_and_message(self) -> StatusAndMessage {
         match self {
-            Self::NotFound => (
-                StatusCode::NOT_FOUND,
-                "not_found",
-                "there is no such receipt, or no longer, or not for this API key",
-            ),
-            Self::KeysetNotFound => {
-                (StatusCode::NOT_FOUND, "not_found", "there is no such keyset, or no longer")
+            Self::NotFound => {
+                not_found("there is no such receipt, or no longer, or not for this API key")
             }
+            Self::KeysetNotFound => not_found("there is no such keyset, or no longer"),
             Self::KeyMissing => (
                 StatusCode::UNAUTHORIZED,
                 "unauthorized",
                 "wanted the API key with which the request was made",
             ),
-            Self::Nonce => (
-                StatusCode::BAD_REQUEST,
-                "invalid_request_error",
-                "wanted one nonce of 64 lower-case hexadecimal digits, or none",
-            ),
-            Self::Secret => (
-                StatusCode::BAD_REQUEST,
-                "invalid_request_error",
-                "x-receipt-secret: wanted one value of 64 hexadecimal digits, or none",
-            ),
-            Self::NonceMissing => (
-                StatusCode::BAD_REQUEST,
-                "invalid_request_error",
+            Self::Nonce => {
+                bad_request("wanted one nonce of 64 lower-case hexadecimal digits, or none")
+            }
+            Self::Secret => {
+                bad_request("x-receipt-secret: wanted one value of 64 hexadecimal digits, or none")
+            }
+            Self::NonceMissing => bad_request(
                 "wanted a nonce of your own: nonce= and 64 lower-case hexadecimal digits",
             ),
-            Self::Algorithm => (
-                StatusCode::BAD_REQUEST,
-                "invalid_request_error",
+            Self::Algorithm => bad_request(
                 "wanted signing_algo=ed25519: there is no key for ecdsa, which is meant without it",
             ),
-            Self::Parameter => (
-                StatusCode::BAD_REQUEST,
-                "invalid_request_error",
+            Self::Parameter => bad_request(
                 "wanted each parameter once: include_tls_fingerprint=true or false, and \
                  signing_address= with 64 hexadecimal digits",
             ),
-            Self::AddressNotFound => (
-                StatusCode::NOT_FOUND,
-                "not_found",
-                "there is no such signing_address, or no longer",
-            ),
-            Self::AnswerCut => (
-                StatusCode::NOT_FOUND,
-                "not_found",
-                "the answer was cut and has no signature; its receipt says so",
-            ),
-            Self::BodyKeyMissing => (
-                StatusCode::NOT_FOUND,
-                "not_found",
+            Self::AddressNotFound => not_found("there is no such signing_address, or no longer"),
+            Self::AnswerCut => {
+                not_found("the answer was cut and has no signature; its receipt says so")
+            }
+            Self::BodyKeyMissing => not_found(
                 "this gateway has no key for encrypted bodies, which the document has to name",
             ),
             Self::EvidenceKind => (
@@ -114,4 +92,14 @@ impl ReceiptFault {
             ),
         }
     }
+}
+
+type StatusAndMessage = (StatusCode, &'static str, &'static str);
+
+fn bad_request(message: &'static str) -> StatusAndMessage {
+    (StatusCode::BAD_REQUEST, "invalid_request_error", message)
+}
+
+fn not_found(message: &'static str) -> StatusAndMessage {
+    (StatusCode::NOT_FOUND, "not_found", message)
 }

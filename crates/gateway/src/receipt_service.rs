@@ -28,6 +28,7 @@ use crate::{
     openable_receipt::OpenableRequest,
     operation::Operation,
     receipt_book::{ReceiptOwner, ShareHolder},
+    receipt_client::ReceiptClient,
     receipt_fault::ReceiptFault,
     receipt_signer::ReceiptSigner,
     refusal::RequestRefusal,
@@ -272,14 +273,6 @@ impl ReceiptService {
         };
         ReceiptOwner { key, holder }
     }
-}
-
-/// The client of a request, as its receipts need it.
-#[derive(Clone)]
-pub(crate) struct ReceiptClient {
-    pub(crate) owner: ReceiptOwner,
-    /// What it wants an openable receipt with, if it wants one.
-    pub(crate) openable: Option<OpenableRequest>,
 }
 
 /// The kind of the TEE in the words of aci/1, which has two; others need a verifier's extension.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use confide_disclosure::DirectionCommitment;
+use confide_transcript::DirectionCommitment;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};

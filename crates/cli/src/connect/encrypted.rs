@@ -18,7 +18,7 @@ use confide_evidence::{UnixSeconds, collateral::COLLATERAL_LENGTH_MAX, pem};
 use confide_verifier::{Policy, RootKind, Scope, weights_to_json};
 use serde_json::{Value, json};
 
-use super::LocalAddress;
+use super::local_address::LocalAddress;
 use crate::{
     error::CliError,
     files::{read_file, read_optional_file},

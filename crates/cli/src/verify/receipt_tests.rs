@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs};
 
 use clap::Parser;
-use confide_disclosure::{Direction, DirectionHasher, Excerpt, Selector, derive_receipt_seed};
+use confide_disclosure::{Direction, DirectionHasher, Excerpt, Seed, Selector};
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee};
 use confide_receipt::{
     AttestationReport, BodyDigest, COMMITMENT, CONFIGURATION_EVENT, Event, FORWARDED_EVENT, Json,
@@ -669,7 +669,7 @@ impl Case {
     /// Writes a receipt with commitments to both bodies, as the gateway makes it, and the secret.
     fn write_openable(&self) {
         const ID: &str = "rcpt-0002";
-        let seed = derive_receipt_seed(&[1; 32], ID);
+        let seed = Seed::of_receipt(&[1; 32], ID);
         let event = |kind, direction, body: &[u8]| {
             let mut hasher = DirectionHasher::new(seed.clone(), direction);
             hasher.update(body);

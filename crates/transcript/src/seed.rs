@@ -14,6 +14,9 @@ pub const SALT_BYTES: usize = 16;
 /// The domain that separates salts and blindings from other hashes of the seed.
 const DOMAIN: &[u8; 15] = b"confide salt v1";
 
+/// The domain that separates the seeds of receipts from other hashes of a client's secret.
+const RECEIPT_DOMAIN: &[u8] = b"confide receipt seed v1";
+
 /// The secret from which all salts of one transcript are derived. With it and the statement,
 /// guesses of every hidden part can be tested: only the holder may have it.
 #[derive(Clone)]
@@ -41,10 +44,17 @@ impl Seed {
         &self.0
     }
 
+    /// The seed of an openable receipt: SHA-256("confide receipt seed v1" ‖ the client's secret ‖ the
+    /// receipt's identifier). Each receipt has its own, also if a client uses its secret again.
+    pub fn of_receipt(secret: &[u8; SEED_BYTES], receipt_id: &str) -> Self {
+        let hash = Sha256::new().chain_update(RECEIPT_DOMAIN).chain_update(secret);
+        Self::from_bytes(hash.chain_update(receipt_id).finalize().into())
+    }
+
     /// Derives 32 bytes for a purpose and an index: SHA-256(seed ‖ domain ‖ purpose ‖ index).
     ///
     /// Every such input has 52 bytes, so that none is a prefix of another one.
-    pub(crate) fn derive(&self, purpose: SaltPurpose, index: u32) -> [u8; 32] {
+    pub fn derive(&self, purpose: SaltPurpose, index: u32) -> [u8; 32] {
         let mut input = Zeroizing::new([0; SEED_BYTES + DOMAIN.len() + 5]);
         input[..32].copy_from_slice(&self.0[..]);
         input[32..47].copy_from_slice(DOMAIN);
@@ -54,7 +64,7 @@ impl Seed {
     }
 
     /// The salt for an index. The indices 2i and 2i+1 share one derivation, half each.
-    pub(crate) fn salt(&self, purpose: SaltPurpose, index: u32) -> [u8; SALT_BYTES] {
+    pub fn salt(&self, purpose: SaltPurpose, index: u32) -> [u8; SALT_BYTES] {
         split_salts(&self.derive(purpose, index >> 1))[(index & 1) as usize]
     }
 }
@@ -75,13 +85,20 @@ pub(crate) fn split_salts(derived: &[u8; 32]) -> [[u8; SALT_BYTES]; 2] {
 
 /// The purpose of a derivation. The numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SaltPurpose {
+pub enum SaltPurpose {
+    /// The salts of the chunks of a request.
     RequestChunk = 1,
+    /// The salts of the chunks of a response.
     ResponseChunk = 2,
+    /// The salt of the length of a request.
     RequestLength = 3,
+    /// The salt of the length of a response.
     ResponseLength = 4,
+    /// The salts of the values of fields.
     FieldValue = 5,
+    /// The leaves that fill up the fields.
     FieldFiller = 6,
+    /// The blindings of committed numbers.
     Blinding = 7,
 }
 

@@ -49,14 +49,16 @@ impl Direction {
         }
     }
 
-    pub(crate) fn chunk_purpose(self) -> SaltPurpose {
+    /// The purpose of the salts of its chunks.
+    pub fn chunk_purpose(self) -> SaltPurpose {
         match self {
             Direction::Request => SaltPurpose::RequestChunk,
             Direction::Response => SaltPurpose::ResponseChunk,
         }
     }
 
-    pub(crate) fn length_purpose(self) -> SaltPurpose {
+    /// The purpose of the salt of its length.
+    pub fn length_purpose(self) -> SaltPurpose {
         match self {
             Direction::Request => SaltPurpose::RequestLength,
             Direction::Response => SaltPurpose::ResponseLength,
@@ -100,11 +102,16 @@ impl DirectionCommitment {
         (CHUNK_BYTES as u64) << self.depth.min(DEPTH_MAX)
     }
 
-    pub(crate) fn write(&self, writer: &mut Writer) {
+    /// Writes the encoding.
+    pub fn write(&self, writer: &mut Writer) {
         writer.u8(self.depth).raw(&self.length).raw(&self.root);
     }
 
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
+    /// Reads the encoding.
+    ///
+    /// # Errors
+    /// [`FormatError`] if the bytes are not one within its limits.
+    pub fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
         let depth = reader.u8("depth of a transcript")?;
         if !(LEAVES_MIN.ilog2() as u8..=DEPTH_MAX).contains(&depth) {
             let subject = "depth of a transcript";
@@ -218,7 +225,7 @@ impl<'a> CommittedDirection<'a> {
     }
 
     /// Opens the true length, but no content.
-    pub(crate) fn open_length(&self) -> LengthOpening {
+    pub fn open_length(&self) -> LengthOpening {
         let salt = self.seed.salt(self.direction.length_purpose(), 0);
         LengthOpening { length: self.bytes.len() as u64, salt }
     }
@@ -338,7 +345,8 @@ impl TranscriptOpening {
         Ok(join_chunks(&self.leaves))
     }
 
-    pub(crate) fn write(&self, writer: &mut Writer) {
+    /// Writes the encoding.
+    pub fn write(&self, writer: &mut Writer) {
         writer.u32(self.leaves.len() as u32);
         for OpenedLeaf { index, salt, chunk } in &self.leaves {
             writer.u32(*index).raw(salt).u8(chunk.len() as u8).raw(chunk);
@@ -346,7 +354,11 @@ impl TranscriptOpening {
         write_siblings(writer, &self.siblings);
     }
 
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
+    /// Reads the encoding.
+    ///
+    /// # Errors
+    /// [`FormatError`] if the bytes are not one within its limits.
+    pub fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
         let mut leaves = Vec::new();
         for _ in 0..reader.limited_count(1 << DEPTH_MAX, "opened leaves")? {
             let index = reader.u32("index of a leaf")?;
@@ -385,14 +397,19 @@ impl LengthOpening {
     }
 }
 
-pub(crate) fn write_siblings(writer: &mut Writer, siblings: &[Hash]) {
+/// Writes nodes, after their number.
+pub fn write_siblings(writer: &mut Writer, siblings: &[Hash]) {
     writer.u32(siblings.len() as u32);
     for sibling in siblings {
         writer.raw(sibling);
     }
 }
 
-pub(crate) fn read_siblings(reader: &mut Reader<'_>) -> Result<Vec<Hash>, FormatError> {
+/// Reads nodes, after their number.
+///
+/// # Errors
+/// [`FormatError`] if there are too many or too few.
+pub fn read_siblings(reader: &mut Reader<'_>) -> Result<Vec<Hash>, FormatError> {
     let count = reader.limited_count(1 << DEPTH_MAX, "nodes of an opening")?;
     (0..count).map(|_| reader.array("node of an opening")).collect()
 }

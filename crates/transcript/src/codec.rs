@@ -59,69 +59,78 @@ pub enum FormatError {
     },
 }
 
+/// Writes a value in its encoding.
 #[derive(Default)]
-pub(crate) struct Writer(Vec<u8>);
+pub struct Writer(Vec<u8>);
 
 impl Writer {
-    pub(crate) fn starting_with(magic: &[u8]) -> Self {
+    /// A writer that has written `magic`.
+    pub fn starting_with(magic: &[u8]) -> Self {
         Self(magic.to_vec())
     }
 
-    pub(crate) fn u8(&mut self, value: u8) -> &mut Self {
+    /// Writes one byte.
+    pub fn u8(&mut self, value: u8) -> &mut Self {
         self.raw(&[value])
     }
 
-    pub(crate) fn u16(&mut self, value: u16) -> &mut Self {
+    /// Writes two bytes, the higher one first.
+    pub fn u16(&mut self, value: u16) -> &mut Self {
         self.raw(&value.to_be_bytes())
     }
 
-    pub(crate) fn u32(&mut self, value: u32) -> &mut Self {
+    /// Writes four bytes, the highest first.
+    pub fn u32(&mut self, value: u32) -> &mut Self {
         self.raw(&value.to_be_bytes())
     }
 
-    pub(crate) fn u64(&mut self, value: u64) -> &mut Self {
+    /// Writes eight bytes, the highest first.
+    pub fn u64(&mut self, value: u64) -> &mut Self {
         self.raw(&value.to_be_bytes())
     }
 
-    pub(crate) fn raw(&mut self, bytes: &[u8]) -> &mut Self {
+    /// Writes bytes as they are.
+    pub fn raw(&mut self, bytes: &[u8]) -> &mut Self {
         self.0.extend_from_slice(bytes);
         self
     }
 
     /// Writes a length of two bytes, then the bytes, which must be fewer than 64 KiB.
-    pub(crate) fn u16_prefixed(&mut self, bytes: &[u8]) -> &mut Self {
+    pub fn u16_prefixed(&mut self, bytes: &[u8]) -> &mut Self {
         debug_assert!(bytes.len() <= usize::from(u16::MAX));
         self.u16(bytes.len() as u16).raw(bytes)
     }
 
     /// Writes a length of four bytes, then the bytes, which must be fewer than 4 GiB.
-    pub(crate) fn u32_prefixed(&mut self, bytes: &[u8]) -> &mut Self {
+    pub fn u32_prefixed(&mut self, bytes: &[u8]) -> &mut Self {
         debug_assert!(u32::try_from(bytes.len()).is_ok());
         self.u32(bytes.len() as u32).raw(bytes)
     }
 
-    pub(crate) fn finish(&mut self) -> Vec<u8> {
+    /// The bytes that were written.
+    pub fn finish(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.0)
     }
 }
 
-pub(crate) struct Reader<'a>(&'a [u8]);
+/// Reads a value from bytes that are not trusted.
+pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(
-        bytes: &'a [u8],
-        magic: &[u8],
-        wanted: &'static str,
-    ) -> Result<Self, FormatError> {
+    /// A reader of what follows `magic`; `wanted` names the format.
+    ///
+    /// # Errors
+    /// [`FormatError::Magic`] if the bytes begin otherwise.
+    pub fn new(bytes: &'a [u8], magic: &[u8], wanted: &'static str) -> Result<Self, FormatError> {
         let rest = bytes.strip_prefix(magic).ok_or(FormatError::Magic { wanted })?;
         Ok(Self(rest))
     }
 
-    pub(crate) fn raw(
-        &mut self,
-        length: usize,
-        subject: &'static str,
-    ) -> Result<&'a [u8], FormatError> {
+    /// Takes bytes.
+    ///
+    /// # Errors
+    /// [`FormatError::Truncated`] if the bytes end before.
+    pub fn raw(&mut self, length: usize, subject: &'static str) -> Result<&'a [u8], FormatError> {
         let got = self.0.len();
         let (taken, rest) = self.0.split_at_checked(length).ok_or(FormatError::Truncated {
             subject,
@@ -132,32 +141,53 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    pub(crate) fn array<const N: usize>(
-        &mut self,
-        subject: &'static str,
-    ) -> Result<[u8; N], FormatError> {
+    /// Takes an array.
+    ///
+    /// # Errors
+    /// [`FormatError::Truncated`] if the bytes end before.
+    pub fn array<const N: usize>(&mut self, subject: &'static str) -> Result<[u8; N], FormatError> {
         let mut array = [0; N];
         array.copy_from_slice(self.raw(N, subject)?);
         Ok(array)
     }
 
-    pub(crate) fn u8(&mut self, subject: &'static str) -> Result<u8, FormatError> {
+    /// Takes one byte.
+    ///
+    /// # Errors
+    /// [`FormatError::Truncated`] if the bytes end before.
+    pub fn u8(&mut self, subject: &'static str) -> Result<u8, FormatError> {
         self.array::<1>(subject).map(|[byte]| byte)
     }
 
-    pub(crate) fn u16(&mut self, subject: &'static str) -> Result<u16, FormatError> {
+    /// Takes two bytes.
+    ///
+    /// # Errors
+    /// [`FormatError::Truncated`] if the bytes end before.
+    pub fn u16(&mut self, subject: &'static str) -> Result<u16, FormatError> {
         self.array(subject).map(u16::from_be_bytes)
     }
 
-    pub(crate) fn u32(&mut self, subject: &'static str) -> Result<u32, FormatError> {
+    /// Takes four bytes.
+    ///
+    /// # Errors
+    /// [`FormatError::Truncated`] if the bytes end before.
+    pub fn u32(&mut self, subject: &'static str) -> Result<u32, FormatError> {
         self.array(subject).map(u32::from_be_bytes)
     }
 
-    pub(crate) fn u64(&mut self, subject: &'static str) -> Result<u64, FormatError> {
+    /// Takes eight bytes.
+    ///
+    /// # Errors
+    /// [`FormatError::Truncated`] if the bytes end before.
+    pub fn u64(&mut self, subject: &'static str) -> Result<u64, FormatError> {
         self.array(subject).map(u64::from_be_bytes)
     }
 
-    pub(crate) fn u16_prefixed(
+    /// Takes a length of two bytes, then as many bytes.
+    ///
+    /// # Errors
+    /// [`FormatError::TooLong`] above `limit`, and [`FormatError::Truncated`].
+    pub fn u16_prefixed(
         &mut self,
         limit: usize,
         subject: &'static str,
@@ -166,7 +196,11 @@ impl<'a> Reader<'a> {
         self.take_limited(length, limit, subject)
     }
 
-    pub(crate) fn u32_prefixed(
+    /// Takes a length of four bytes, then as many bytes.
+    ///
+    /// # Errors
+    /// [`FormatError::TooLong`] above `limit`, and [`FormatError::Truncated`].
+    pub fn u32_prefixed(
         &mut self,
         limit: usize,
         subject: &'static str,
@@ -177,7 +211,10 @@ impl<'a> Reader<'a> {
 
     /// Reads a count of four bytes and checks it against a limit. No memory is reserved for the
     /// count, which is not trusted.
-    pub(crate) fn limited_count(
+    ///
+    /// # Errors
+    /// [`FormatError::TooLong`] above `limit`, and [`FormatError::Truncated`].
+    pub fn limited_count(
         &mut self,
         limit: usize,
         subject: &'static str,
@@ -189,17 +226,20 @@ impl<'a> Reader<'a> {
         Ok(got)
     }
 
-    pub(crate) fn text(
-        &mut self,
-        limit: usize,
-        subject: &'static str,
-    ) -> Result<&'a str, FormatError> {
+    /// Takes a length of two bytes, then a text.
+    ///
+    /// # Errors
+    /// [`FormatError::Text`] if it is not UTF-8, and those of [`Reader::u16_prefixed`].
+    pub fn text(&mut self, limit: usize, subject: &'static str) -> Result<&'a str, FormatError> {
         let bytes = self.u16_prefixed(limit, subject)?;
         std::str::from_utf8(bytes).map_err(|_| FormatError::Text { subject })
     }
 
     /// Reads the byte that is 1 if a value follows, otherwise 0.
-    pub(crate) fn presence_flag(&mut self, subject: &'static str) -> Result<bool, FormatError> {
+    ///
+    /// # Errors
+    /// [`FormatError::Value`] for another byte, and [`FormatError::Truncated`].
+    pub fn presence_flag(&mut self, subject: &'static str) -> Result<bool, FormatError> {
         match self.u8(subject)? {
             0 => Ok(false),
             1 => Ok(true),
@@ -207,7 +247,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn expect_end(self, subject: &'static str) -> Result<(), FormatError> {
+    /// Ends the reading.
+    ///
+    /// # Errors
+    /// [`FormatError::Trailing`] if bytes are left.
+    pub fn expect_end(self, subject: &'static str) -> Result<(), FormatError> {
         match self.0.len() {
             0 => Ok(()),
             got => Err(FormatError::Trailing { subject, got }),

@@ -3,13 +3,14 @@
 use sha2::{Digest, Sha256};
 
 /// The greatest depth of a tree: 2^18 leaves of 64 bytes are 16 MiB.
-pub(crate) const DEPTH_MAX: u8 = 18;
+pub const DEPTH_MAX: u8 = 18;
 
 /// The first byte of the input of an inner node's hash (RFC 6962 section 2.1), which distinguishes
 /// inner nodes from leaves.
 const NODE_TAG: u8 = 0x01;
 
-pub(crate) type Hash = [u8; 32];
+/// The hash of a node.
+pub type Hash = [u8; 32];
 
 /// Hashes an inner node: SHA-256(0x01 ‖ left ‖ right).
 pub(crate) fn hash_node(left: &Hash, right: &Hash) -> Hash {
@@ -20,11 +21,11 @@ pub(crate) fn hash_node(left: &Hash, right: &Hash) -> Hash {
 }
 
 /// All levels of the tree, from the leaves to the root.
-pub(crate) struct MerkleTree(Vec<Vec<Hash>>);
+pub struct MerkleTree(Vec<Vec<Hash>>);
 
 impl MerkleTree {
     /// Makes a tree over a power of two leaves.
-    pub(crate) fn new(leaves: Vec<Hash>) -> Self {
+    pub fn new(leaves: Vec<Hash>) -> Self {
         debug_assert!(leaves.len().is_power_of_two());
         let mut levels = vec![leaves];
         while let Some(level) = levels.last().filter(|level| level.len() > 1) {
@@ -34,17 +35,19 @@ impl MerkleTree {
         Self(levels)
     }
 
-    pub(crate) fn leaf_count(&self) -> usize {
+    /// The number of leaves.
+    pub fn leaf_count(&self) -> usize {
         self.0.first().map_or(1, Vec::len)
     }
 
-    pub(crate) fn root(&self) -> Hash {
+    /// The hash of the root.
+    pub fn root(&self) -> Hash {
         self.0.last().and_then(|level| level.first()).copied().unwrap_or_default()
     }
 
     /// The nodes that the computation of the root from the leaves at `indices` (ascending, without
     /// duplicates) needs in addition: level by level from the leaves, left to right.
-    pub(crate) fn siblings(&self, indices: &[u32]) -> Vec<Hash> {
+    pub fn siblings(&self, indices: &[u32]) -> Vec<Hash> {
         let mut known = indices.to_vec();
         let mut siblings = Vec::new();
         for level in &self.0[..self.0.len() - 1] {
@@ -66,7 +69,7 @@ impl MerkleTree {
 
 /// Computes the root from opened leaves; `None` if indices, siblings and depth do not match
 /// exactly.
-pub(crate) fn compute_root(depth: u8, opened: &[(u32, Hash)], siblings: &[Hash]) -> Option<Hash> {
+pub fn compute_root(depth: u8, opened: &[(u32, Hash)], siblings: &[Hash]) -> Option<Hash> {
     let leaves = 1u32.checked_shl(depth.into()).filter(|_| depth <= DEPTH_MAX)?;
     let fits = opened.last().is_some_and(|(last, _)| *last < leaves);
     let ascending = opened.windows(2).all(|pair| pair[0].0 < pair[1].0);
