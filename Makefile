@@ -82,7 +82,7 @@ operators-build: unit  ## what the operator's build refuses, and what it does
 	tests/operator.sh $(TARGET)/debug/confide-operator $(DEBUG)
 
 # The packages that others can depend on; `confide-` is put before each name.
-LIBRARIES := $(addprefix -p confide-,evidence verifier channel rlwe lora sigma disclosure estimate)
+LIBRARIES := $(addprefix -p confide-,evidence verifier channel rlwe lora sigma transcript disclosure estimate)
 
 libraries: tools  ## the libraries' pages without warnings, and each library as a registry's package
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked $(LIBRARIES)

@@ -24,3 +24,8 @@ pub use transcript::{
     read_siblings, write_siblings,
 };
 pub use tree::{DEPTH_MAX, Hash, MerkleTree, compute_root};
+
+/// Compiles and runs the example of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
