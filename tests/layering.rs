@@ -238,7 +238,7 @@ fn what_passes_tls_through_links_nothing_that_can_decrypt() {
 
 /// The most packages that `confide-operator` may link, this project's own among them.
 /// Twenty come with `hpke`, most of them for its post-quantum key, and two read `/proc`.
-const OPERATOR_PACKAGES_MAX: usize = 246;
+const OPERATOR_PACKAGES_MAX: usize = 247;
 
 /// The most packages that the client and the gateway may link together.
 const CLIENT_AND_GATEWAY_PACKAGES_MAX: usize = 165;

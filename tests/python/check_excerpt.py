@@ -216,6 +216,11 @@ def make_refused(keyset_digest: str) -> list[tuple[str, bytes, str | None]]:
             make_file({**whole, "endpoint": "/v1/completions"}, response=(chunks, length)),
             "signature",
         ),
+    ]
+
+
+def make_unreadable(good: bytes) -> list[tuple[str, bytes, str | None]]:
+    return [
         ("a byte after the end", good + b"\0", "format"),
         ("a flag that is neither 0 nor 1", good[:-25] + b"\2" + good[-24:], "format"),
         ("a file without its last byte", good[:-1], "format"),
@@ -224,7 +229,8 @@ def make_refused(keyset_digest: str) -> list[tuple[str, bytes, str | None]]:
 
 
 def make_vectors(keyset_digest: str) -> list[Record]:
-    cases = [*make_accepted(keyset_digest), *make_refused(keyset_digest)]
+    accepted = make_accepted(keyset_digest)
+    cases = [*accepted, *make_refused(keyset_digest), *make_unreadable(accepted[0][1])]
     return [
         {"name": name, "excerpt": data.hex(), "refused": refused, "shown": shown_in(data, refused)}
         for name, data, refused in cases
