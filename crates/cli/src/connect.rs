@@ -119,8 +119,8 @@ pub(crate) struct Args {
     /// Let other machines use the address: their requests reach it in the clear
     #[arg(long)]
     dangerous_listen_beyond_loopback: bool,
-    /// Run this command with the address in OPENAI_BASE_URL, and end with it and its status. The ready
-    /// line then goes to standard error
+    /// Run this command with the address in OPENAI_BASE_URL, and end with it and its status. A line on
+    /// standard error then takes the place of the ready line
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }

@@ -9,6 +9,12 @@ use tokio::net::TcpListener;
 use super::command::BesideCommand;
 use crate::{error::CliError, process};
 
+/// What was verified, in one line for people.
+fn describe_verified(ready: &Value) -> String {
+    let text = |name: &str| ready[name].as_str().unwrap_or_default();
+    format!("confide: {} is verified; guarantee: {}", text("endpoint"), text("guarantee"))
+}
+
 /// The loopback address, open to local programs, or to one command.
 pub(super) struct LocalAddress<'a> {
     pub(super) listener: TcpListener,
@@ -32,7 +38,7 @@ impl LocalAddress<'_> {
         match &command {
             None => process::print_line(&ready),
             // Standard output is the command's.
-            Some(_) => eprintln!("{ready}"),
+            Some(_) => eprintln!("{}", describe_verified(&ready)),
         }
         let mut status = Ok(ExitCode::SUCCESS);
         let until = async {
