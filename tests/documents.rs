@@ -148,6 +148,12 @@ const WRITTEN: &[(&str, &str, &str, &str)] = &[
         "pub const DISCLOSURE_MAGIC: &[u8] = b\"confide disclosure v1\\n\";",
     ),
     (
+        "excerpt of a receipt",
+        "1",
+        "crates/disclosure/src/excerpt.rs",
+        "pub const EXCERPT_MAGIC: &[u8] = b\"confide excerpt v1\\n\";",
+    ),
+    (
         "record of the bench",
         "3",
         "bench/harness/src/record.rs",
