@@ -24,13 +24,17 @@ impl DocumentKey {
     }
 
     /// The certificate of the key, in DER.
-    pub fn certificate_der(&self) -> &[u8] {
-        self.0.certificate().map(|certificate| &certificate[..]).unwrap_or_default()
+    ///
+    /// # Errors
+    /// [`ChannelError::Identity`] if there is none.
+    pub fn certificate_der(&self) -> Result<&[u8], ChannelError> {
+        let missing = || ChannelError::Identity { reason: "the TLS key has no certificate".into() };
+        self.0.certificate().map(|certificate| &certificate[..]).ok_or_else(missing)
     }
 
     /// Signs a JSON object with ECDSA (P-256 and SHA-256). The signature is in DER.
     ///
-    /// Whoever can have texts signed must not get a signature that means something in TLS. What
+    /// A client that has texts signed must not get a signature that means something in TLS. What
     /// TLS 1.3 and exported authenticators sign begins with 64 spaces (RFC 8446 section 4.4.3), and
     /// what is signed of a certificate begins with the byte 0x30. A text that begins with `{` is
     /// neither, and no other one is signed.
@@ -86,6 +90,6 @@ mod tests {
         for text in ["", " {}", "0", &spaces] {
             assert!(key.sign_document(text).is_err(), "{text:?}");
         }
-        assert!(key.certificate_der().windows(spki.len()).any(|part| part == &spki[..]));
+        assert!(key.certificate_der().unwrap().windows(spki.len()).any(|part| part == &spki[..]));
     }
 }

@@ -19,7 +19,10 @@ use confide_evidence::{Attest, UnixSeconds};
 use confide_verifier::{BindingLevel, Policy, Scope};
 use serde_json::{Value, json};
 
-use self::{encrypted::EncryptedConnection, local_address::LocalAddress};
+use self::{
+    encrypted::EncryptedConnection,
+    local_address::{LocalAddress, VerifiedEnd},
+};
 use crate::{
     address::parse_listen_address,
     attest::arguments::{AttesterArgs, client_evidence},
@@ -195,9 +198,8 @@ async fn serve(
     }
     let (listener, address) = process::listen(args.listen).await?;
     let mut fields = describe_verification(&args.url, args.via.as_deref(), binding, &appraised);
-    fields["base_url"] = format!("http://{address}/v1").into();
     fields["connect_ms"] = (timings.total().as_secs_f64() * 1000.0).into();
-    let ready = process::ready_line(address, appraised.guarantee(), fields);
+    let verified = VerifiedEnd { url: &args.url, guarantee: appraised.guarantee(), fields };
     let client = Arc::new(client);
     let verification: VerificationSource = {
         let (client, url, via) = (client.clone(), args.url.clone(), args.via.clone());
@@ -211,7 +213,7 @@ async fn serve(
     };
     let command = &*args.command;
     let local = LocalAddress { listener, address, origins, limits, verification, command };
-    local.serve(client, ready, stop).await
+    local.serve(client, verified, stop).await
 }
 
 fn build_connector(
@@ -271,7 +273,7 @@ fn hint_for_network(via: Option<&str>, error: &ClientError) -> String {
     }
 }
 
-/// What was verified of a connection.
+/// Describes what was verified of a connection.
 fn describe_verification(
     url: &str,
     via: Option<&str>,

@@ -112,9 +112,10 @@ fn disclose_from_receipt(
     let receipt = read_file(&args.file, RECEIPT_BYTES_MAX as u64)?;
     let out = NewFile::create_next_to(out_path)?;
     let excerpt = make_excerpt(ExcerptFiles { receipt, secret, request, response }, &args.show)?;
+    // What is saved has been read back as its readers will.
+    let parts = describe_parts(&excerpt)?;
     let bytes = excerpt.encode();
     out.save(&bytes)?;
-    let parts = describe_parts(&excerpt)?;
     let (path, length) = (out_path.display(), bytes.len());
     print_text(&format!("{path} written, {length} bytes\n{parts}hidden   all other bytes\n"))?;
     Ok(ExitCode::SUCCESS)

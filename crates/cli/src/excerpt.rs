@@ -18,6 +18,10 @@ use crate::{
 /// The depths of the trees of bodies: 1 KiB to 16 MiB.
 const DEPTHS: std::ops::RangeInclusive<i64> = 4..=18;
 
+/// Where a receipt that commits to bodies comes from.
+const OPENABLE_HINT: &str =
+    "fetch /v1/aci/receipts/ID/openable, which is there if the request had X-Receipt-Secret";
+
 /// The files from which an excerpt is made.
 pub(crate) struct ExcerptFiles<'a> {
     /// The receipt, as the gateway gave it.
@@ -34,7 +38,9 @@ pub(crate) fn make_excerpt(
     wishes: &[Selector],
 ) -> Result<Excerpt, CliError> {
     let document = Json::parse(&files.receipt, RECEIPT_BYTES_MAX).map_err(CliError::new)?;
-    let receipt_id = document.get_text("receipt_id").unwrap_or_default();
+    let receipt_id = document
+        .get_text("receipt_id")
+        .ok_or_else(|| CliError::new("the receipt has no receipt_id").with_hint(OPENABLE_HINT))?;
     let secret = read_secret(files.secret)?;
     let seed = Seed::of_receipt(&secret, receipt_id);
     let open = |direction: Direction, body: Option<&Path>| {
@@ -54,7 +60,7 @@ pub(crate) fn make_excerpt(
         let event = find_body_event(&document, direction);
         let commitment = event.and_then(read_commitment).ok_or_else(|| {
             CliError::new(format!("the receipt does not commit to the {name}"))
-                .with_hint("fetch /v1/aci/receipts/ID/openable, which is there if the request had X-Receipt-Secret")
+                .with_hint(OPENABLE_HINT)
         })?;
         OpenedBody::open(&seed, direction, &body, &commitment, wishes).map_err(CliError::new)
     };

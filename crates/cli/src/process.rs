@@ -156,18 +156,13 @@ const STUCK_CALL_DEADLINE: Duration = Duration::from_secs(2);
 /// Prints the ready line of a command that accepts connections, which is one JSON object; `more` is
 /// an object with further fields.
 pub(crate) fn print_ready(listen: SocketAddr, guarantee: &str, more: Value) {
-    print_line(&ready_line(listen, guarantee, more));
-}
-
-/// The ready line of a server with one address.
-pub(crate) fn ready_line(listen: SocketAddr, guarantee: &str, more: Value) -> Value {
     let fields = json!({
         "ready": true,
         "listen": listen.to_string(),
         "guarantee": guarantee,
         "pid": std::process::id(),
     });
-    merge_objects(fields, more)
+    print_line(&merge_objects(fields, more));
 }
 
 /// Prints the ready line itself. A closed standard output does not stop the serving.

@@ -39,7 +39,7 @@ const DOMAIN: &[u8] = b"confide cache salt 1";
 /// what a server has cached ends with it.
 static SECRET: OnceLock<Zeroizing<[u8; 32]>> = OnceLock::new();
 
-/// The salt of one tenant: 256 bits in base64. Whoever knows it could share that tenant's work.
+/// The salt of one tenant: 256 bits in base64. A client that knows it could share that tenant's work.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct CacheSalt(String);
 

@@ -93,6 +93,7 @@ pub(crate) async fn tinfoil_document(
     if key.key_identity() != signing.tls_key {
         return Err(ReceiptFault::Unavailable);
     }
+    let certificate = key.certificate_der().map_err(|_| ReceiptFault::Unavailable)?;
     let spki_sha256 = &signing.tls_key.spki_sha256;
     let report_data = tinfoil_report_data(spki_sha256, &hpke_key, nonce);
     let kinds = [EvidenceKind::TdxQuote, EvidenceKind::SnpReport];
@@ -106,7 +107,7 @@ pub(crate) async fn tinfoil_document(
             _ => TinfoilPlatform::Tdx,
         },
         report: &evidence.quote,
-        certificate_pem: &encode_certificate(key.certificate_der()),
+        certificate_pem: &encode_certificate(certificate),
     };
     let signed = document.to_json(|text| key.sign_document(text));
     signed.map(Bytes::from).map_err(|_| ReceiptFault::Unavailable)

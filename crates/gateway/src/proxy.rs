@@ -43,6 +43,7 @@ use crate::{
     metrics::GaugeCount,
     model_field::ModelFieldError,
     observation::{ObservedBody, RequestObservation, Telemetry},
+    openable_receipt::OpenableRequest,
     operation::Operation,
     path::{self, PathFault},
     receipt_client::ReceiptClient,
@@ -468,8 +469,10 @@ impl Proxy {
         group: &ServerGroup,
         peer: Peer,
     ) -> Result<(), ReceiptFault> {
+        // Taken out also where there are no receipts: a model server has no use for a secret.
+        let openable = OpenableRequest::take_from(&mut head.headers)?;
         if let Some(receipts) = &self.receipts {
-            receipts.note_client(head, target.path(), peer)?;
+            receipts.note_client(head, target.path(), peer, openable);
         }
         if group.salts_caches() && cache_salt::is_salted(&head.method, target.path()) {
             let salt = CacheSalt::of_client(&head.headers, peer, self.authorizer.is_some());

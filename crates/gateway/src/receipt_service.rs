@@ -255,13 +255,12 @@ impl ReceiptService {
         head: &mut request::Parts,
         path: &str,
         peer: Peer,
-    ) -> Result<(), ReceiptFault> {
-        let openable = OpenableRequest::take_from(&mut head.headers)?;
+        openable: Option<OpenableRequest>,
+    ) {
         if Operation::from_request(&head.method, path).is_some() {
             let owner = self.find_owner(&head.headers, peer);
             head.extensions.insert(ReceiptClient { owner, openable });
         }
-        Ok(())
     }
 
     /// The client of a request, by its credential and its address.

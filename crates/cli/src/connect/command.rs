@@ -11,7 +11,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     process::{Child, Command},
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal as SignalStream, SignalKind, signal},
 };
 
 use crate::error::CliError;
@@ -25,9 +25,11 @@ const NO_API_KEY: &str = "none";
 /// Status of a command that a signal ended, as shells count it: 128 and the signal's number.
 const SIGNAL_STATUS: i32 = 128;
 
-/// A running command.
+/// A running command, and the signals that reach this process beside it.
 pub(super) struct BesideCommand {
     child: Child,
+    term: SignalStream,
+    int: SignalStream,
 }
 
 impl BesideCommand {
@@ -42,27 +44,26 @@ impl BesideCommand {
         if std::env::var_os(API_KEY).is_none() {
             command.env(API_KEY, NO_API_KEY);
         }
+        // Before the command starts: one that ended this process in between would leave it alone.
+        let term = signal(SignalKind::terminate()).map_err(CliError::new)?;
+        let int = signal(SignalKind::interrupt()).map_err(CliError::new)?;
         let child = command.spawn().map_err(|error| {
             CliError::new(format!("{}: {error}", program.display()))
                 .with_hint("what follows -- is the program that uses the address")
         })?;
-        Ok(Some(Self { child }))
+        Ok(Some(Self { child, term, int }))
     }
 
     /// Waits until the command has ended. A SIGTERM is passed on to it. A SIGINT is not: a terminal
     /// sends it to both, and the command may mean to stay.
     pub(super) async fn wait(mut self) -> Result<ExitCode, CliError> {
-        let (mut term, mut int) = (
-            signal(SignalKind::terminate()).map_err(CliError::new)?,
-            signal(SignalKind::interrupt()).map_err(CliError::new)?,
-        );
         loop {
             tokio::select! {
                 status = self.child.wait() => {
                     return status.map(exit_code).map_err(CliError::new);
                 }
-                _ = term.recv() => self.terminate(),
-                _ = int.recv() => {}
+                _ = self.term.recv() => self.terminate(),
+                _ = self.int.recv() => {}
             }
         }
     }

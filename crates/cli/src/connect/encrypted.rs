@@ -18,7 +18,7 @@ use confide_evidence::{UnixSeconds, collateral::COLLATERAL_LENGTH_MAX, pem};
 use confide_verifier::{Policy, RootKind, Scope, weights_to_json};
 use serde_json::{Value, json};
 
-use super::local_address::LocalAddress;
+use super::local_address::{LocalAddress, VerifiedEnd};
 use crate::{
     error::CliError,
     files::{read_file, read_optional_file},
@@ -93,9 +93,8 @@ pub(super) fn run(
         };
         let (listener, address) = process::listen(args.listen).await?;
         let guarantee = describe_guarantee(accepted);
-        let mut fields = describe_verification(args.url, accepted);
-        fields["base_url"] = format!("http://{address}/v1").into();
-        let ready = process::ready_line(address, guarantee, fields);
+        let fields = describe_verification(args.url, accepted);
+        let verified = VerifiedEnd { url: args.url, guarantee, fields };
         let url = args.url.to_owned();
         let verification: VerificationSource = Arc::new(move || match &*lock(&latest) {
             Some(accepted) => {
@@ -106,7 +105,7 @@ pub(super) fn run(
         });
         let command = args.command;
         let local = LocalAddress { listener, address, origins, limits, verification, command };
-        local.serve(client, ready, stop).await
+        local.serve(client, verified, stop).await
     })?
 }
 
@@ -153,7 +152,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What was verified of the gateway behind the proxy.
+/// Describes what was verified of the gateway behind the proxy.
 fn describe_verification(url: &str, accepted: &AcceptedBodyKey) -> Value {
     let mut verdict = accepted.evidence.to_json();
     let mut take = |name: &str| verdict[name].take();

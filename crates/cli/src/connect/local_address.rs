@@ -9,10 +9,12 @@ use tokio::net::TcpListener;
 use super::command::BesideCommand;
 use crate::{error::CliError, process};
 
-/// What was verified, in one line for people.
-fn describe_verified(ready: &Value) -> String {
-    let text = |name: &str| ready[name].as_str().unwrap_or_default();
-    format!("confide: {} is verified; guarantee: {}", text("endpoint"), text("guarantee"))
+/// The far end, as it was verified.
+pub(super) struct VerifiedEnd<'a> {
+    pub(super) url: &'a str,
+    pub(super) guarantee: &'a str,
+    /// The ready line's further fields.
+    pub(super) fields: Value,
 }
 
 /// The loopback address, open to local programs, or to one command.
@@ -26,19 +28,23 @@ pub(super) struct LocalAddress<'a> {
 }
 
 impl LocalAddress<'_> {
-    /// Prints the ready line, then serves until `stop` resolves or the command ends.
+    /// Prints the ready line, or one line for people where a command is started, then serves until `stop` resolves or the command ends.
     pub(super) async fn serve(
         self,
         client: impl Into<RemoteEnd>,
-        ready: Value,
+        verified: VerifiedEnd<'_>,
         stop: impl Future<Output = ()>,
     ) -> Result<ExitCode, CliError> {
         let Self { listener, address, origins, limits, verification, command } = self;
         let command = BesideCommand::start(command, address)?;
+        let VerifiedEnd { url, guarantee, mut fields } = verified;
         match &command {
-            None => process::print_line(&ready),
+            None => {
+                fields["base_url"] = format!("http://{address}/v1").into();
+                process::print_ready(address, guarantee, fields);
+            }
             // Standard output is the command's.
-            Some(_) => eprintln!("{}", describe_verified(&ready)),
+            Some(_) => eprintln!("confide: {url} is verified; guarantee: {guarantee}"),
         }
         let mut status = Ok(ExitCode::SUCCESS);
         let until = async {

@@ -1,6 +1,6 @@
 //! The forms of reports and signatures for the verifiers of other projects, checked by hand.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use confide_channel::{KeyIdentity, Server, ServerOptions};
@@ -9,7 +9,10 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::{
-    receipts::{REQUEST, body, field, get, json_answer, post, upstream_answering},
+    receipts::{
+        KEY, NOW, REQUEST, body, field, get, json_answer, post, renewable_identity,
+        upstream_answering,
+    },
     *,
 };
 use crate::{
@@ -18,8 +21,6 @@ use crate::{
     receipt_signer::{IdentitySource, ReceiptContext, ReceiptSigner},
 };
 
-const NOW: u64 = 1_800_000_000;
-const KEY: KeyIdentity = KeyIdentity { spki_sha256: [7; 32], not_after: NOW + 3600 };
 const NONCE: [u8; 32] = [9; 32];
 const ANSWER: &str = r#"{"id":"chatcmpl-1","choices":[]}"#;
 
@@ -332,12 +333,7 @@ async fn an_answer_that_was_cut_has_no_signature() {
 
 #[tokio::test]
 async fn an_earlier_address_has_reports_and_signs_nothing_any_more() {
-    let has_new_key = Arc::new(AtomicBool::new(false));
-    let is_new = has_new_key.clone();
-    let identity = Arc::new(move || match is_new.load(Ordering::SeqCst) {
-        false => KEY,
-        true => KeyIdentity { spki_sha256: [8; 32], not_after: NOW + 7200 },
-    });
+    let (has_new_key, identity) = renewable_identity();
     let upstream = upstream_answering(json_answer("")).await;
     let machine =
         Machine::start_with_key(EvidenceKind::TdxQuote, upstream, Duration::ZERO, identity).await;

@@ -17,9 +17,9 @@ use crate::{
     receipt_signer::{IdentitySource, ReceiptContext, ReceiptSigner},
 };
 
-const NOW: u64 = 1_800_000_000;
+pub(super) const NOW: u64 = 1_800_000_000;
 const CONFIG_DIGEST: [u8; 32] = [3; 32];
-const KEY: KeyIdentity = KeyIdentity { spki_sha256: [7; 32], not_after: NOW + 3600 };
+pub(super) const KEY: KeyIdentity = KeyIdentity { spki_sha256: [7; 32], not_after: NOW + 3600 };
 pub(super) const REQUEST: &str = r#"{"model":"m","messages":[],"temperature":0.5}"#;
 const ANSWER: &str = r#"{"id":"chatcmpl-1","choices":[]}"#;
 
@@ -84,6 +84,17 @@ async fn gateway_of_context(
     let proxy =
         Proxy::new(&configuration, true, limits).unwrap().with_receipts(Some(service), None);
     serve_proxy(proxy, limits, AdmissionLimits::default()).await
+}
+
+/// The identity of a key, and what makes it that of the next key.
+pub(super) fn renewable_identity() -> (Arc<AtomicBool>, IdentitySource) {
+    let has_new_key = Arc::new(AtomicBool::new(false));
+    let is_new = has_new_key.clone();
+    let identity = Arc::new(move || match is_new.load(Ordering::SeqCst) {
+        false => KEY,
+        true => KeyIdentity { spki_sha256: [8; 32], not_after: NOW + 7200 },
+    });
+    (has_new_key, identity)
 }
 
 pub(super) fn post(fields: &str) -> String {
@@ -178,6 +189,30 @@ async fn an_answer_has_a_receipt_over_its_bytes_and_those_of_its_request() {
     assert_eq!(event(RETURNED_EVENT).get("status"), Some(&Json::Integer(200)));
     // By the identifier in the answer, too.
     fetch_receipt(gateway.address, "chatcmpl-1").await;
+}
+
+#[tokio::test]
+async fn the_secret_of_an_openable_receipt_reaches_no_model_server() {
+    let (saw, mut seen) = mpsc::unbounded_channel();
+    let upstream = upstream(move |mut stream| {
+        let saw = saw.clone();
+        async move {
+            saw.send(read_until(&mut stream, REQUEST).await).unwrap();
+            stream.write_all(json_answer("").as_bytes()).await.unwrap();
+        }
+    })
+    .await;
+    let limits = GatewayLimits::default();
+    let with_receipts = gateway_with_receipts(upstream, limits).await;
+    let without = gateway(upstream, limits).await;
+    for gateway in [&with_receipts, &without] {
+        let request = post(&format!("x-receipt-secret: {}\r\n", "5a".repeat(32)));
+        let answer = exchange(gateway.address, &request).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        let forwarded = seen.recv().await.unwrap().to_ascii_lowercase();
+        assert!(forwarded.starts_with("post ") && !forwarded.contains("5a5a"), "{forwarded}");
+        assert!(!forwarded.contains("x-receipt-secret"), "{forwarded}");
+    }
 }
 
 #[tokio::test]
@@ -318,12 +353,7 @@ async fn a_gateway_without_receipts_knows_nothing_of_them() {
 
 #[tokio::test]
 async fn a_report_is_given_for_the_keyset_of_an_earlier_receipt() {
-    let has_new_key = Arc::new(AtomicBool::new(false));
-    let is_new = has_new_key.clone();
-    let identity = Arc::new(move || match is_new.load(Ordering::SeqCst) {
-        false => KEY,
-        true => KeyIdentity { spki_sha256: [8; 32], not_after: NOW + 7200 },
-    });
+    let (has_new_key, identity) = renewable_identity();
     let upstream = upstream_answering(json_answer("")).await;
     let limits = GatewayLimits { evidence_interval: Duration::ZERO, ..GatewayLimits::default() };
     let gateway = gateway_with_key(upstream, limits, identity).await;
