@@ -21,7 +21,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic agents prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -147,6 +147,9 @@ encrypted-bodies: tools  ## encrypted bodies, by a second reader written from do
 ehbp-peers: build  ## clients of EHBP that others wrote, against the gateway (skipped where they cannot be had)
 	tests/ehbp_peers.sh $(BINARY)
 
+agents: build  ## coding agents that others wrote, configured by `confide connect --for` (skipped where they cannot be had)
+	tests/agents.sh $(BINARY)
+
 peft: tools  ## PEFT's own deltas compared with ours (skipped where torch is missing)
 	tests/peft.sh
 
@@ -213,6 +216,7 @@ long: build prover seal walk  ## what CI has no time for: the release build, ten
 	$(MAKE) llama
 	$(MAKE) traffic
 	$(MAKE) ehbp-peers
+	$(MAKE) agents
 	cargo test --release --locked -p confide-native -- --ignored
 	@# Clippy checks all of OpenVM anew: minutes that CI does not have.
 	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo clippy --release --locked --all-targets -- -D warnings

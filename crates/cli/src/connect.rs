@@ -1,5 +1,6 @@
 //! `confide connect`: verifies a confidential server, then opens a loopback address.
 
+mod agent;
 mod command;
 mod encrypted;
 mod local_address;
@@ -12,7 +13,7 @@ use std::{
 use confide_appraiser::AppraisalError;
 use confide_channel::{ChannelError, SessionVersion};
 use confide_client::{
-    AllowedOrigins, Binding, ClientError, ClientLimits, Connector, Endpoint, HttpClient,
+    AllowedOrigins, Binding, ClientError, ClientLimits, Connector, Endpoint, HttpClient, HttpProxy,
     PeerAppraisal, VerificationSource, error_chain,
 };
 use confide_evidence::{Attest, UnixSeconds};
@@ -21,7 +22,7 @@ use serde_json::{Value, json};
 
 use self::{
     encrypted::EncryptedConnection,
-    local_address::{LocalAddress, VerifiedEnd},
+    local_address::{AgentArgs, LocalAddress, VerifiedEnd},
 };
 use crate::{
     address::parse_listen_address,
@@ -126,6 +127,8 @@ pub(crate) struct Args {
     /// standard error then takes the place of the ready line
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
+    #[command(flatten)]
+    agent: AgentArgs,
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
@@ -136,6 +139,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         ))
         .with_hint("listen on 127.0.0.1, or add --dangerous-listen-beyond-loopback"));
     }
+    args.agent.check(&args.command)?;
     let deadline = Duration::from_millis(args.deadline_ms);
     let limits = ClientLimits {
         dial: deadline,
@@ -157,6 +161,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             tls_ca: args.tls_ca.as_deref(),
             listen: args.listen,
             command: &args.command,
+            agent: &args.agent,
         };
         return encrypted::run(&connection, origins, limits);
     }
@@ -212,8 +217,9 @@ async fn serve(
         })
     };
     let command = &*args.command;
-    let local = LocalAddress { listener, address, origins, limits, verification, command };
-    local.serve(client, verified, stop).await
+    let agent = &args.agent;
+    let local = LocalAddress { listener, address, origins, limits, verification, command, agent };
+    local.serve(client.into(), verified, stop).await
 }
 
 fn build_connector(
@@ -225,10 +231,12 @@ fn build_connector(
 ) -> Result<Connector, CliError> {
     let endpoint = Endpoint::parse(&args.url)
         .map_err(|error| CliError::new(error).with_hint("for instance https://127.0.0.1:8443"))?;
+    let proxy = HttpProxy::from_environment(&endpoint).map_err(explain_proxy)?;
     let policy = policy::file::add_root(policy, args.root.as_deref())?;
     let service = &args.attester.service;
     let appraiser = Arc::new(service.build_appraiser(policy, args.collateral.as_deref())?);
     Connector::with_appraiser(endpoint, args.via.clone(), binding, appraiser, limits)
+        .map(|connector| connector.with_proxy(proxy))
         .and_then(|connector| match own {
             None => Ok(connector),
             Some(own) => connector.with_evidence(client_evidence(own, CLIENT_CLAIM)),
@@ -238,6 +246,12 @@ fn build_connector(
             Some(version) => connector.with_session_version(version),
         })
         .map_err(|error| CliError::new(error_chain(&error)))
+}
+
+/// Explains a proxy of the environment that cannot be used.
+fn explain_proxy(error: ClientError) -> CliError {
+    CliError::new(format!("HTTPS_PROXY or ALL_PROXY: {error}"))
+        .with_hint("NO_PROXY=HOST exempts a host from the proxy")
 }
 
 fn explain_error(args: &Args, error: &ClientError) -> CliError {
@@ -263,6 +277,10 @@ fn hint_for_network(via: Option<&str>, error: &ClientError) -> String {
         }
         (_, ClientError::Channel { source: ChannelError::Refused { .. }, .. }) => {
             "the server answers but cannot give evidence now: see its log".into()
+        }
+        (_, ClientError::Proxy { .. }) => {
+            "the proxy is that of HTTPS_PROXY or ALL_PROXY; NO_PROXY=HOST exempts a host from it"
+                .into()
         }
         (Some(via), _) => {
             format!("check that a confide tunnel runs at {via} with --allow for this server")
@@ -308,7 +326,9 @@ mod tests {
     use super::*;
 
     /// The arguments that mean something with `--encrypted-bodies`.
-    const EFFECTIVE: [&str; 15] = [
+    const EFFECTIVE: [&str; 17] = [
+        "agent",
+        "agent_file",
         "allow_origin",
         "collateral",
         "command",

@@ -30,10 +30,11 @@ impl NewFile {
         Self::create_with_mode(finished, 0o600)
     }
 
-    /// Makes a secret file that never replaces another: its content cannot be obtained again.
-    pub(crate) fn create_secret_once(finished: &Path) -> Result<Self, CliError> {
+    /// Makes a secret file that never replaces another. `outcome` says what comes of it if there is
+    /// another: nothing.
+    pub(crate) fn create_secret_once(finished: &Path, outcome: &str) -> Result<Self, CliError> {
         if fs::symlink_metadata(finished).is_ok() {
-            return Err(exists_error(finished, "nothing was fetched"));
+            return Err(exists_error(finished, outcome));
         }
         let mut file = Self::create_secret(finished)?;
         file.replaces = false;
@@ -96,7 +97,7 @@ impl NewFile {
 
 fn exists_error(finished: &Path, outcome: &str) -> CliError {
     CliError::new(format!("{} exists already; {outcome}", finished.display()))
-        .with_hint("choose another file for --out; an existing one is never overwritten")
+        .with_hint("choose another file; an existing one is never overwritten")
 }
 
 impl Drop for NewFile {
@@ -122,9 +123,9 @@ mod tests {
         assert_eq!(fs::read(&place).unwrap(), b"whole");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         // A secret file never replaces another, neither when it is opened nor when it is saved.
-        assert!(NewFile::create_secret_once(&place).is_err());
+        assert!(NewFile::create_secret_once(&place, "nothing").is_err());
         let other = folder.join("other");
-        let late = NewFile::create_secret_once(&other).unwrap();
+        let late = NewFile::create_secret_once(&other, "nothing").unwrap();
         fs::write(&other, b"made meanwhile").unwrap();
         let error = late.save(b"only").unwrap_err();
         assert_eq!(fs::read(&other).unwrap(), b"made meanwhile");
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!(fs::read(kept).unwrap(), b"only");
         fs::remove_file(kept).unwrap();
         fs::remove_file(&other).unwrap();
-        NewFile::create_secret_once(&other).unwrap().save(b"only").unwrap();
+        NewFile::create_secret_once(&other, "nothing").unwrap().save(b"only").unwrap();
         assert_eq!(fs::read(&other).unwrap(), b"only");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
         for nowhere in [folder.as_path(), &folder.join("absent/proof"), Path::new("..")] {

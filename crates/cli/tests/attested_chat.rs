@@ -89,6 +89,82 @@ fn a_command_uses_the_address_while_it_runs() {
 }
 
 #[test]
+fn an_agent_gets_a_configuration_with_the_address_and_the_models() {
+    let folder = Folder::new("agent");
+    let attester = simulate(&folder, "attester", &[]);
+    let serve = CONFIDE.start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
+    let gateway = gateway(&serve, &attester, "key");
+    let policy = attester.join("policy.toml");
+    let file = folder.join("codex.toml");
+    let more = ["--for", "codex", "--agent-file", text(&file)];
+    let connect = connect(&gateway, &policy, "key", &more);
+    let written = std::fs::read_to_string(&file).unwrap();
+    let base_url = format!("base_url = \"http://{}/v1\"\n", connect.address());
+    assert!(written.contains("model = \"sim\"\n") && written.contains(&base_url), "{written}");
+    let url = format!("https://{}", gateway.address());
+    let start = ["connect", &url, "--policy", text(&policy), "--binding", "key"];
+    let refused = CONFIDE.run(&[&start[..], &more].concat());
+    assert_eq!(refused.status, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("exists already; nothing was written"), "{}", refused.stderr);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), written, "a file is never overwritten");
+    let shows = ["--", "sh", "-c", "echo $ANTHROPIC_BASE_URL $ANTHROPIC_MODEL"];
+    let shown = CONFIDE.run(&[&start[..], &["--for", "claude-code"], &shows].concat());
+    assert!(shown.stdout.starts_with("http://127.0.0.1:"), "{}", shown.stdout);
+    assert!(shown.stdout.ends_with(" sim\n") && !shown.stdout.contains("/v1"), "{}", shown.stdout);
+    let refused = CONFIDE.run(&[&start[..], &["--for", "codex"], &shows].concat());
+    assert_eq!((refused.status, &*refused.stdout), (Some(2), ""), "{}", refused.stderr);
+    assert!(refused.stderr.contains("reads no configuration"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_server_is_reached_through_the_proxy_of_the_environment() {
+    let folder = Folder::new("proxy");
+    let attester = simulate(&folder, "attester", &[]);
+    let serve = CONFIDE.start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
+    let gateway = gateway(&serve, &attester, "key");
+    let (proxy, asked) = http_proxy(gateway.address());
+    let policy = attester.join("policy.toml");
+    // Only the proxy knows this name.
+    let far = ["connect", "https://far.example", "--policy", text(&policy), "--listen", ANY_PORT];
+    let command = |exempt: &str| {
+        let mut command = CONFIDE.command(&far);
+        command.env("HTTPS_PROXY", format!("http://u:p@{proxy}")).env("NO_PROXY", exempt);
+        command
+    };
+    let connect = Process::start(&mut command(""));
+    assert!(!chat(&connect.address(), true).is_empty());
+    let request = asked.recv_timeout(GENEROUS).unwrap();
+    assert!(request.starts_with("CONNECT far.example:443 HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains("Proxy-Authorization: Basic dTpw\r\n"), "{request}");
+    let exempted = Process::try_start(&mut command("far.example"));
+    assert!(exempted.is_err_and(|error| error.contains("far.example")));
+    assert!(asked.try_recv().is_err(), "nothing went through the proxy");
+}
+
+/// A proxy that opens one connection to `target`, whatever it is asked for, and reports the head.
+fn http_proxy(target: String) -> (String, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind(ANY_PORT).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (saw, asked) = mpsc::channel();
+    thread::spawn(move || {
+        let (mut near, _) = listener.accept().unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            near.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        saw.send(String::from_utf8(head).unwrap()).unwrap();
+        let mut far = TcpStream::connect(target).unwrap();
+        near.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").unwrap();
+        let (mut from_near, mut to_far) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+        thread::spawn(move || std::io::copy(&mut from_near, &mut to_far));
+        let _ = std::io::copy(&mut far, &mut near);
+    });
+    (address, asked)
+}
+
+#[test]
 fn programs_at_the_address_can_ask_what_was_verified() {
     let folder = Folder::new("verification");
     let attester = simulate(&folder, "attester", &[]);

@@ -25,7 +25,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{endpoint::Endpoint, error::ClientError, limits::ClientLimits};
+use crate::{endpoint::Endpoint, error::ClientError, http_proxy::HttpProxy, limits::ClientLimits};
 
 /// The error of a body that could not be sent.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -57,6 +57,7 @@ pub struct Connector {
     endpoint: Endpoint,
     target: String,
     via: Option<String>,
+    proxy: Option<HttpProxy>,
     client: ChannelClient,
     limits: ClientLimits,
 }
@@ -86,7 +87,7 @@ impl Connector {
         let client = Client::new(options, appraiser.clone())
             .map_err(|source| ClientError::Channel { target: target.clone(), source })?;
         let client = ChannelClient::Attested { client, appraiser };
-        Ok(Self { endpoint, target, via, client, limits })
+        Ok(Self { endpoint, target, via, proxy: None, client, limits })
     }
 
     /// A connector of ordinary TLS 1.3 that trusts `root_der` and obtains no evidence about the
@@ -105,7 +106,14 @@ impl Connector {
         let options = ClientOptions { binding: Binding::None, deadline: limits.channel };
         let client = PlainClient::new(options, root_der, clock)
             .map_err(|source| ClientError::Channel { target: target.clone(), source })?;
-        Ok(Self { endpoint, target, via, client: ChannelClient::Plain(client), limits })
+        Ok(Self {
+            endpoint,
+            target,
+            via,
+            proxy: None,
+            client: ChannelClient::Plain(client),
+            limits,
+        })
     }
 
     /// A connector of ordinary TLS 1.3 to a proxy that need not be trusted, because bodies are encrypted
@@ -124,7 +132,14 @@ impl Connector {
         let options = ClientOptions { binding: Binding::None, deadline: limits.channel };
         let client = PlainClient::with_roots(options, roots_der, clock)
             .map_err(|source| ClientError::Channel { target: target.clone(), source })?;
-        Ok(Self { endpoint, target, via: None, client: ChannelClient::Plain(client), limits })
+        Ok(Self {
+            endpoint,
+            target,
+            via: None,
+            proxy: None,
+            client: ChannelClient::Plain(client),
+            limits,
+        })
     }
 
     /// Returns the connector, whose connections now also attest this end if the server demands it
@@ -133,7 +148,7 @@ impl Connector {
     /// # Errors
     /// [`ClientError::Channel`] if the binding is not `Session`, or if no key can be made.
     pub fn with_evidence(self, evidence: ClientEvidence) -> Result<Self, ClientError> {
-        let Self { endpoint, target, via, client, limits } = self;
+        let Self { endpoint, target, via, proxy, client, limits } = self;
         let client = match client {
             ChannelClient::Attested { client, appraiser } => client
                 .with_evidence(evidence)
@@ -143,7 +158,7 @@ impl Connector {
             }
         };
         match client {
-            Ok(client) => Ok(Self { endpoint, target, via, client, limits }),
+            Ok(client) => Ok(Self { endpoint, target, via, proxy, client, limits }),
             Err(source) => Err(ClientError::Channel { target, source }),
         }
     }
@@ -154,7 +169,7 @@ impl Connector {
     /// # Errors
     /// [`ClientError::Channel`] if the binding is not `Session`.
     pub fn with_session_version(self, version: SessionVersion) -> Result<Self, ClientError> {
-        let Self { endpoint, target, via, client, limits } = self;
+        let Self { endpoint, target, via, proxy, client, limits } = self;
         let client = match client {
             ChannelClient::Attested { client, appraiser } => client
                 .with_session_versions(&[version])
@@ -165,9 +180,15 @@ impl Connector {
             }
         };
         match client {
-            Ok(client) => Ok(Self { endpoint, target, via, client, limits }),
+            Ok(client) => Ok(Self { endpoint, target, via, proxy, client, limits }),
             Err(source) => Err(ClientError::Channel { target, source }),
         }
+    }
+
+    /// Returns the connector, whose connections go through this proxy unless they go through a
+    /// tunnel.
+    pub fn with_proxy(self, proxy: Option<HttpProxy>) -> Self {
+        Self { proxy, ..self }
     }
 
     /// The attested end.
@@ -184,13 +205,10 @@ impl Connector {
         let started = Instant::now();
         match &self.via {
             None => {
-                let stream = self
-                    .within_dial_deadline(TcpStream::connect(&self.target))
-                    .await?
-                    .map_err(|source| ClientError::Dial { target: self.target.clone(), source })?;
+                let (stream, round_trips) = self.within_dial_deadline(self.dial()).await??;
                 // A request is a small write, which Nagle's algorithm would delay.
                 let _ = stream.set_nodelay(true);
-                self.open_channel(stream, started.elapsed(), DIRECT_ROUND_TRIPS).await
+                self.open_channel(stream, started.elapsed(), round_trips).await
             }
             Some(via) => {
                 let stream = tunnel::dial(via, &self.target, self.limits.dial)
@@ -198,6 +216,17 @@ impl Connector {
                     .map_err(|source| self.channel_error(source))?;
                 self.open_channel(stream, started.elapsed(), TunnelStream::ROUND_TRIPS).await
             }
+        }
+    }
+
+    /// Opens a TCP connection, directly or through the proxy, and counts its round trips.
+    async fn dial(&self) -> Result<(TcpStream, u32), ClientError> {
+        match &self.proxy {
+            Some(proxy) => Ok((proxy.open(&self.target).await?, PROXY_ROUND_TRIPS)),
+            None => match TcpStream::connect(&self.target).await {
+                Ok(stream) => Ok((stream, DIRECT_ROUND_TRIPS)),
+                Err(source) => Err(ClientError::Dial { target: self.target.clone(), source }),
+            },
         }
     }
 
@@ -326,6 +355,8 @@ impl Connector {
 
 /// The round trips that opening a TCP connection takes.
 const DIRECT_ROUND_TRIPS: u32 = 1;
+/// Those of a connection through a proxy, which is asked for the connection to the end.
+const PROXY_ROUND_TRIPS: u32 = 2;
 
 /// The time of each step of opening a connection.
 #[derive(Clone, Copy, Debug)]

@@ -34,6 +34,16 @@ pub enum ClientError {
         /// The operating system's error.
         source: io::Error,
     },
+    /// An HTTP proxy opened no connection.
+    #[error("proxy {proxy} opened no connection to {target}: {got}")]
+    Proxy {
+        /// Host and port of the proxy.
+        proxy: String,
+        /// Host and port that it was asked for.
+        target: String,
+        /// Its answer.
+        got: String,
+    },
     /// TCP or the tunnel took too long.
     #[error("{target} cannot be reached: no connection within {deadline:?}")]
     DialTimeout {
@@ -145,6 +155,9 @@ pub enum ClientError {
     /// A body cannot be encrypted, or the answer's fields are malformed.
     #[error("encryption of a body: {0}")]
     Encryption(#[source] EncryptedBodyError),
+    /// The answer is too long, or broke off.
+    #[error("answer was not read: {0}")]
+    Answer(#[source] Box<dyn Error + Send + Sync>),
     /// The request cannot be sent.
     #[error("request is not usable: {0}")]
     Request(#[source] http::Error),

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::Either;
+use http_body_util::{BodyExt, Either, Limited};
 
 use crate::{
     connector::RequestBody,
@@ -31,6 +32,22 @@ impl RemoteEnd {
             Self::Attested(client) => Ok(client.request(request).await?.response.map(Either::Left)),
             Self::Encrypted(client) => client.request(request).await,
         }
+    }
+
+    /// Sends one request, whose target is a path, and reads the answer whole, up to `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// Those of [`HttpClient::request`], those of encrypted bodies, and [`ClientError::Answer`] if the
+    /// answer is longer or breaks off.
+    pub async fn fetch(
+        &self,
+        request: Request<RequestBody>,
+        bytes_max: usize,
+    ) -> Result<Response<Bytes>, ClientError> {
+        let (head, body) = self.request(request).await?.into_parts();
+        let body = Limited::new(body, bytes_max).collect().await;
+        let body = body.map_err(ClientError::Answer)?.to_bytes();
+        Ok(Response::from_parts(head, body))
     }
 
     /// Opens a WebSocket, which has no body that could be encrypted.

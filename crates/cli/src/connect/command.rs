@@ -19,9 +19,9 @@ use crate::error::CliError;
 /// The variable by which OpenAI's libraries find a server.
 const BASE_URL: &str = "OPENAI_BASE_URL";
 /// The variable without which they do not start.
-const API_KEY: &str = "OPENAI_API_KEY";
+pub(super) const API_KEY: &str = "OPENAI_API_KEY";
 /// Its value where there is none: no gateway has issued it.
-const NO_API_KEY: &str = "none";
+pub(super) const NO_API_KEY: &str = "none";
 /// Status of a command that a signal ended, as shells count it: 128 and the signal's number.
 const SIGNAL_STATUS: i32 = 128;
 
@@ -33,14 +33,17 @@ pub(super) struct BesideCommand {
 }
 
 impl BesideCommand {
-    /// Starts the command, if one was given, with the variables that lead it to `address`.
+    /// Starts the command, if one was given, with the variables that lead it to `address` and `more`
+    /// variables.
     pub(super) fn start(
         command: &[OsString],
         address: SocketAddr,
+        more: Vec<(&str, String)>,
     ) -> Result<Option<Self>, CliError> {
         let Some((program, arguments)) = command.split_first() else { return Ok(None) };
         let mut command = Command::new(program);
         command.args(arguments).env(BASE_URL, format!("http://{address}/v1")).kill_on_drop(true);
+        command.envs(more);
         if std::env::var_os(API_KEY).is_none() {
             command.env(API_KEY, NO_API_KEY);
         }

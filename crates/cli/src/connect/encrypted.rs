@@ -12,13 +12,16 @@ use std::{
 
 use confide_client::{
     AllowedOrigins, ClientError, ClientLimits, Connector, EncryptedClient, Endpoint, HttpClient,
-    ReportJudge, VerificationSource, error_chain,
+    HttpProxy, ReportJudge, VerificationSource, error_chain,
 };
 use confide_evidence::{UnixSeconds, collateral::COLLATERAL_LENGTH_MAX, pem};
 use confide_verifier::{Policy, RootKind, Scope, weights_to_json};
 use serde_json::{Value, json};
 
-use super::local_address::{LocalAddress, VerifiedEnd};
+use super::{
+    explain_proxy,
+    local_address::{AgentArgs, LocalAddress, VerifiedEnd},
+};
 use crate::{
     error::CliError,
     files::{read_file, read_optional_file},
@@ -44,6 +47,7 @@ pub(super) struct EncryptedConnection<'a> {
     pub(super) tls_ca: Option<&'a Path>,
     pub(super) listen: SocketAddr,
     pub(super) command: &'a [OsString],
+    pub(super) agent: &'a AgentArgs,
 }
 
 /// Judges the report, then serves the loopback address.
@@ -58,8 +62,10 @@ pub(super) fn run(
         CliError::new(error).with_hint("for instance https://inference.example")
     })?;
     let roots = read_roots(args.tls_ca)?;
+    let local_proxy = HttpProxy::from_environment(&endpoint).map_err(explain_proxy)?;
     let connector = Connector::to_proxy(endpoint, roots, process::unix_now, limits)
-        .map_err(|error| CliError::new(error_chain(&error)))?;
+        .map_err(|error| CliError::new(error_chain(&error)))?
+        .with_proxy(local_proxy);
     let http = HttpClient::new(connector, limits, process::unix_now);
     // The keys that were accepted first and last.
     let accepted: Arc<OnceLock<Arc<AcceptedBodyKey>>> = Arc::default();
@@ -103,9 +109,10 @@ pub(super) fn run(
             }
             None => Value::Null,
         });
-        let command = args.command;
-        let local = LocalAddress { listener, address, origins, limits, verification, command };
-        local.serve(client, verified, stop).await
+        let (command, agent) = (args.command, args.agent);
+        let local =
+            LocalAddress { listener, address, origins, limits, verification, command, agent };
+        local.serve(client.into(), verified, stop).await
     })?
 }
 

@@ -65,7 +65,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let request = build_request(&args)?;
     // A file that cannot be written fails before anything is requested.
-    let out = NewFile::create_secret_once(&args.out)?;
+    let out = NewFile::create_secret_once(&args.out, "nothing was fetched")?;
     process::block_on(async {
         let stop = pin!(process::stop_signal());
         tokio::select! {
