@@ -237,11 +237,12 @@ fn what_passes_tls_through_links_nothing_that_can_decrypt() {
 }
 
 /// The most packages that `confide-operator` may link, this project's own among them.
-/// Twenty come with `hpke`, most of them for its post-quantum key, and two read `/proc`.
-const OPERATOR_PACKAGES_MAX: usize = 247;
+/// Twenty come with `hpke`, most of them for its post-quantum key, two read `/proc`, and one the
+/// exemptions from a proxy.
+const OPERATOR_PACKAGES_MAX: usize = 248;
 
 /// The most packages that the client and the gateway may link together.
-const CLIENT_AND_GATEWAY_PACKAGES_MAX: usize = 166;
+const CLIENT_AND_GATEWAY_PACKAGES_MAX: usize = 167;
 
 /// The packages that cargo links for `arguments`, by name and version; ours by their names alone.
 fn packages_linked(arguments: &[&str]) -> BTreeSet<String> {
