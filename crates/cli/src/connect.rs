@@ -219,7 +219,11 @@ async fn serve(
     let command = &*args.command;
     let agent = &args.agent;
     let local = LocalAddress { listener, address, origins, limits, verification, command, agent };
-    local.serve(client.into(), verified, stop).await
+    let freshness = client.clone();
+    tokio::select! {
+        status = local.serve(client.into(), verified, stop) => status,
+        never = freshness.keep_fresh() => match never {},
+    }
 }
 
 fn build_connector(

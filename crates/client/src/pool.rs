@@ -1,6 +1,7 @@
 //! Keeps attested connections and hands them out for one request each.
 
 use std::{
+    convert::Infallible,
     pin::Pin,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     task::{Context, Poll},
@@ -192,6 +193,16 @@ impl HttpClient {
         Ok(WebSocketAnswer::Refused(Box::new(answer)))
     }
 
+    /// Replaces evidence on idle connections before it is too old, until it is dropped, so that no
+    /// request waits for it. Only a connection that is in use from time to time lives that long.
+    pub async fn keep_fresh(&self) -> Infallible {
+        let pause = self.shared.limits.age_max / KEEP_FRESH_STEPS;
+        loop {
+            tokio::time::sleep(pause).await;
+            self.shared.refresh_idle(pause * (KEEP_FRESH_STEPS - 2)).await;
+        }
+    }
+
     /// The number of idle connections in the pool.
     pub fn idle_connections(&self) -> usize {
         lock(&self.shared.idle).len()
@@ -258,12 +269,37 @@ impl PoolState {
         }
     }
 
+    /// Puts fresh evidence, or new connections, in the place of idle connections whose evidence is
+    /// older than `age`.
+    async fn refresh_idle(&self, age: Duration) {
+        let is_old = |kept: &mut IdleConnection| kept.connection.fresh_since.elapsed() > age;
+        // Taken out, so that no request waits for one of them.
+        let old: Vec<_> = lock(&self.idle).extract_if(.., is_old).collect();
+        for IdleConnection { mut connection, since } in old {
+            if connection.sender.is_closed() || since.elapsed() > self.limits.idle {
+                continue;
+            }
+            let connection = match connection.is_renewable() {
+                true if self.is_renewed(&mut connection).await => connection,
+                _ => match self.connect().await {
+                    Ok(connection) => connection,
+                    Err(error) => {
+                        report_missing_evidence(&error);
+                        continue;
+                    }
+                },
+            };
+            lock(&self.idle).push(IdleConnection { connection, since });
+        }
+    }
+
     /// Obtains fresh evidence on a connection whose evidence is too old; false if it has to be
     /// dropped. A new connection then shows whether the server is still to be trusted.
     async fn is_fresh_or_renewed(&self, connection: &mut Connection) -> bool {
-        if connection.fresh_since.elapsed() <= self.limits.age_max {
-            return true;
-        }
+        connection.fresh_since.elapsed() <= self.limits.age_max || self.is_renewed(connection).await
+    }
+
+    async fn is_renewed(&self, connection: &mut Connection) -> bool {
         let renewed = self.connector.renew_evidence(connection).await;
         let accepted = renewed.and_then(|()| match connection.appraisal() {
             Some(appraised) => self.check_guarantee(appraised),
@@ -276,11 +312,7 @@ impl PoolState {
                 true
             }
             Err(error) => {
-                let text = error_chain(&error);
-                match error.blame() {
-                    Blame::Evidence => tracing::warn!(error = text, "fresh evidence refused"),
-                    _ => tracing::debug!(error = text, "no fresh evidence"),
-                }
+                report_missing_evidence(&error);
                 false
             }
         }
@@ -323,6 +355,18 @@ impl PoolState {
         let ran_out = connection.not_after().is_some_and(|end| (self.clock)() >= end);
         let is_old = connection.fresh_since.elapsed() > self.limits.age_max;
         ran_out || (is_old && !connection.is_renewable())
+    }
+}
+
+/// The parts of the age of evidence in which idle connections are looked at; two parts remain for
+/// obtaining fresh evidence.
+const KEEP_FRESH_STEPS: u32 = 8;
+
+fn report_missing_evidence(error: &ClientError) {
+    let text = error_chain(error);
+    match error.blame() {
+        Blame::Evidence => tracing::warn!(error = text, "fresh evidence refused"),
+        _ => tracing::debug!(error = text, "no fresh evidence"),
     }
 }
 

@@ -402,6 +402,40 @@ async fn old_evidence_is_renewed_on_the_same_connection() {
 }
 
 #[tokio::test]
+async fn idle_connections_get_fresh_evidence_before_a_request_needs_it() {
+    for binding in [Binding::Session, Binding::Key] {
+        let asked = Arc::new(AtomicU64::new(0));
+        let counted = asked.clone();
+        let server = server(binding, Some(attester()), now);
+        let (address, connections) = site::site_with_evidence(server, move |live, request| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async move { live.answer(&request, site::GENEROUS).await.ok() }
+        })
+        .await;
+        let age_max = Duration::from_millis(400);
+        let limits = ClientLimits { age_max, ..ClientLimits::default() };
+        let appraiser = appraiser(policy(&attester()));
+        let client = HttpClient::new(connector(address, binding, &appraiser, limits), limits, now);
+        assert_eq!(read_text(client.request(get()).await.unwrap()).await, "ok");
+        let refreshed_twice = async {
+            let opened = || connections.load(Ordering::SeqCst) as u64;
+            while asked.load(Ordering::SeqCst) + opened() < 3 || client.idle_connections() == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::select! {
+            never = client.keep_fresh() => match never {},
+            () = site::finish_in_time(refreshed_twice) => {}
+        }
+        let (asked, opened) = (asked.load(Ordering::SeqCst), connections.load(Ordering::SeqCst));
+        let is_kept = binding == Binding::Session;
+        assert_eq!((asked > 0, opened == 1), (is_kept, is_kept), "{binding:?}: {asked} {opened}");
+        assert_eq!(client.idle_connections(), 1, "{binding:?}");
+        assert_eq!(read_text(client.request(get()).await.unwrap()).await, "ok");
+    }
+}
+
+#[tokio::test]
 async fn a_connection_without_fresh_evidence_is_replaced() {
     for gives_stale_evidence in [false, true] {
         let server = server(Binding::Session, Some(attester()), now);
