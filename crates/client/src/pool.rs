@@ -279,16 +279,15 @@ impl PoolState {
             if connection.sender.is_closed() || since.elapsed() > self.limits.idle {
                 continue;
             }
-            let connection = match connection.is_renewable() {
-                true if self.is_renewed(&mut connection).await => connection,
-                _ => match self.connect().await {
-                    Ok(connection) => connection,
+            if !(connection.is_renewable() && self.is_renewed(&mut connection).await) {
+                match self.connect().await {
+                    Ok(newer) => connection = newer,
                     Err(error) => {
                         report_missing_evidence(&error);
                         continue;
                     }
-                },
-            };
+                }
+            }
             lock(&self.idle).push(IdleConnection { connection, since });
         }
     }

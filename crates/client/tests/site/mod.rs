@@ -107,9 +107,9 @@ where
     address
 }
 
-/// Serves connections one after the other with what gives their clients fresh evidence; each is
-/// answered by `script` with `ok`, or with the reply that `script` makes of a request for evidence.
-/// Returns the address and the number of connections.
+/// Serves connections with what gives their clients fresh evidence; each is answered by `script` with
+/// `ok`, or with the reply that `script` makes of a request for evidence. Returns the address and the
+/// number of connections.
 pub(crate) async fn site_with_evidence<F, R>(
     server: Server,
     script: F,
@@ -121,36 +121,46 @@ where
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let connections = Arc::new(AtomicUsize::new(0));
-    let counted = connections.clone();
+    let (server, counted) = (Arc::new(server), connections.clone());
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let Ok(accepted) = server.accept(stream).await else { continue };
-            counted.fetch_add(1, Ordering::SeqCst);
-            let (mut stream, live) = (accepted.stream, Arc::new(accepted.live.unwrap()));
-            while let Some(head) = read_head(&mut stream).await {
-                let answer = match head.starts_with(&format!("post {EVIDENCE_PATH} ")) {
-                    false => OK.to_vec(),
-                    true => {
-                        assert!(head.contains("content-length: 36"), "{head}");
-                        let mut request = vec![0; 36];
-                        stream.read_exact(&mut request).await.unwrap();
-                        match script(live.clone(), request).await {
-                            None => b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec(),
-                            Some(reply) => {
-                                let length = reply.len();
-                                let head =
-                                    format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
-                                [head.into_bytes(), reply].concat()
-                            }
-                        }
-                    }
-                };
-                stream.write_all(&answer).await.unwrap();
-                stream.flush().await.unwrap();
-            }
+            let (server, counted, script) = (server.clone(), counted.clone(), script.clone());
+            tokio::spawn(async move {
+                let Ok(accepted) = server.accept(stream).await else { return };
+                counted.fetch_add(1, Ordering::SeqCst);
+                let live = accepted.live.map(Arc::new);
+                answer_with_evidence(accepted.stream, live, script).await;
+            });
         }
     });
     (address, connections)
+}
+
+async fn answer_with_evidence<F, R>(mut stream: Stream, live: Option<Arc<LiveSession>>, script: F)
+where
+    F: Fn(Arc<LiveSession>, Vec<u8>) -> R,
+    R: Future<Output = Option<Vec<u8>>>,
+{
+    while let Some(head) = read_head(&mut stream).await {
+        let answer = match head.starts_with(&format!("post {EVIDENCE_PATH} ")) {
+            false => OK.to_vec(),
+            true => {
+                assert!(head.contains("content-length: 36"), "{head}");
+                let mut request = vec![0; 36];
+                stream.read_exact(&mut request).await.unwrap();
+                match script(live.clone().expect("a session"), request).await {
+                    None => b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec(),
+                    Some(reply) => {
+                        let head =
+                            format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", reply.len());
+                        [head.into_bytes(), reply].concat()
+                    }
+                }
+            }
+        };
+        stream.write_all(&answer).await.unwrap();
+        stream.flush().await.unwrap();
+    }
 }
 
 /// Answers every request with `ok` until the client leaves.
