@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use confide_channel::{KeyIdentity, Server, ServerOptions};
+use confide_channel::{Server, ServerOptions};
 use confide_evidence::{Attest, AttestError, EvidenceKind, ReportData};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
