@@ -39,11 +39,13 @@ impl Agent {
         match self {
             Self::Codex => "Codex: add this to ~/.codex/config.toml",
             Self::ClaudeCode => {
-                "Claude Code: add this to ~/.claude/settings.json, or `claude --settings FILE`"
+                "Claude Code: add this to ~/.claude/settings.json, or save it for `claude --settings FILE`"
             }
-            Self::OpenCode => "opencode: add this to opencode.json, or OPENCODE_CONFIG=FILE",
+            Self::OpenCode => {
+                "opencode: add this to opencode.json, or save it for OPENCODE_CONFIG=FILE"
+            }
             Self::Continue => {
-                "Continue: add this to ~/.continue/config.yaml, or `cn --config FILE`"
+                "Continue: add this to ~/.continue/config.yaml, or save it for `cn --config FILE`"
             }
         }
     }
