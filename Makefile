@@ -143,6 +143,7 @@ authenticators: tools  ## exported authenticators, by a second implementation of
 
 encrypted-bodies: tools  ## encrypted bodies, by a second reader written from docs/encrypted-bodies.md
 	python3 tests/python/check_encrypted_body.py
+	python3 tests/python/check_ohttp.py
 
 ehbp-peers: build  ## clients of EHBP that others wrote, against the gateway (skipped where they cannot be had)
 	tests/ehbp_peers.sh $(BINARY)

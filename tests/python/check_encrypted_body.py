@@ -75,29 +75,31 @@ def make_sbox() -> list[int]:
 SBOX = make_sbox()
 
 
-class Aes256:
-    """One block of AES with a key of 32 bytes (FIPS 197)."""
+class Aes:
+    """One block of AES with a key of 16 or 32 bytes (FIPS 197)."""
 
     def __init__(self, key: bytes) -> None:
-        words, factor = [list(key[index : index + 4]) for index in range(0, 32, 4)], 1
-        for index in range(8, 60):
+        length, factor = len(key) // 4, 1
+        self.rounds = length + 6
+        words = [list(key[index : index + 4]) for index in range(0, len(key), 4)]
+        for index in range(length, 4 * self.rounds + 4):
             word = words[-1]
-            if index % 8 == 0:
+            if index % length == 0:
                 word = [SBOX[byte] for byte in word[1:] + word[:1]]
                 word[0] ^= factor
                 factor = double(factor)
-            elif index % 8 == 4:
+            elif length == 8 and index % 8 == 4:
                 word = [SBOX[byte] for byte in word]
-            words.append([a ^ b for a, b in zip(word, words[-8], strict=True)])
+            words.append([a ^ b for a, b in zip(word, words[-length], strict=True)])
         self.keys = [
-            [byte for word in words[at : at + 4] for byte in word] for at in range(0, 60, 4)
+            [byte for word in words[at : at + 4] for byte in word] for at in range(0, len(words), 4)
         ]
 
     def encrypt(self, block: bytes) -> bytes:
         state = [a ^ b for a, b in zip(block, self.keys[0], strict=True)]
-        for number in range(1, 15):
+        for number in range(1, self.rounds + 1):
             state = [SBOX[state[(index + index % 4 * 4) % 16]] for index in range(16)]
-            if number < 14:
+            if number < self.rounds:
                 columns = [state[index : index + 4] for index in range(0, 16, 4)]
                 state = []
                 for column in columns:
@@ -121,7 +123,7 @@ def multiply_blocks(x: int, y: int) -> int:
 
 def decrypt_gcm(key: bytes, nonce: bytes, sealed: bytes, data: bytes) -> bytes | None:
     """The plaintext (SP 800-38D), or nothing if the tag is another."""
-    aes = Aes256(key)
+    aes = Aes(key)
     hash_key, digest = int.from_bytes(aes.encrypt(bytes(16)), "big"), 0
     ciphertext, tag = sealed[:-TAG_BYTES], sealed[-TAG_BYTES:]
     lengths = (len(data) * 8).to_bytes(8, "big") + (len(ciphertext) * 8).to_bytes(8, "big")
@@ -162,7 +164,7 @@ def labelled_expand(suite: bytes, key: bytes, label: bytes, info: bytes, length:
 
 
 class Cipher:
-    """AES-256-GCM under one key, whose nonces count."""
+    """AES-GCM under one key, whose nonces count."""
 
     def __init__(self, key: bytes, base: bytes) -> None:
         self.key, self.base, self.number = key, base, 0
@@ -176,19 +178,38 @@ class Cipher:
         return text
 
 
-def open_request(private_key: bytes, encapsulated: bytes, has_end: bool) -> Cipher:
+class HpkeContext:
+    """The recipient's context of HPKE in base mode: X25519, HKDF-SHA256, AES-GCM (RFC 9180)."""
+
+    def __init__(self, private_key: bytes, encapsulated: bytes, info: bytes, aead: int) -> None:
+        key_bytes = {1: 16, 2: 32}[aead]
+        shared = agree(private_key, encapsulated)
+        self.suite = b"HPKE" + bytes([0, 0x20, 0, 1, 0, aead])
+        psk_id = labelled_extract(self.suite, b"", b"psk_id_hash", b"")
+        context = b"\0" + psk_id + labelled_extract(self.suite, b"", b"info_hash", info)
+        secret = labelled_extract(self.suite, shared, b"secret", b"")
+        key = labelled_expand(self.suite, secret, b"key", context, key_bytes)
+        self.cipher = Cipher(
+            key, labelled_expand(self.suite, secret, b"base_nonce", context, 12)
+        )
+        self.exporter = labelled_expand(self.suite, secret, b"exp", context, 32)
+
+    def export(self, label: bytes, length: int) -> bytes:
+        return labelled_expand(self.suite, self.exporter, b"sec", label, length)
+
+
+def agree(private_key: bytes, encapsulated: bytes) -> bytes:
+    """The shared secret of DHKEM(X25519, HKDF-SHA256)."""
     shared = multiply_point(private_key, encapsulated)
     suite = b"KEM" + (0x0020).to_bytes(2, "big")
     context = encapsulated + multiply_point(private_key, BASE_POINT)
     prk = labelled_extract(suite, b"", b"eae_prk", shared)
-    shared = labelled_expand(suite, prk, b"shared_secret", context, 32)
+    return labelled_expand(suite, prk, b"shared_secret", context, 32)
+
+
+def open_request(private_key: bytes, encapsulated: bytes, has_end: bool) -> Cipher:
     info = b"ehbp request" + (b"\0confide final-frame" if has_end else b"")
-    suite = b"HPKE" + bytes([0, 0x20, 0, 1, 0, 2])
-    psk_id = labelled_extract(suite, b"", b"psk_id_hash", b"")
-    context = b"\0" + psk_id + labelled_extract(suite, b"", b"info_hash", info)
-    secret = labelled_extract(suite, shared, b"secret", b"")
-    key_bytes = labelled_expand(suite, secret, b"key", context, 32)
-    return Cipher(key_bytes, labelled_expand(suite, secret, b"base_nonce", context, 12))
+    return HpkeContext(private_key, encapsulated, info, 2).cipher
 
 
 def open_answer(secret: bytes, encapsulated: bytes, nonce: bytes) -> Cipher:

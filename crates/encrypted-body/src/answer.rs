@@ -3,23 +3,20 @@
 
 use std::fmt;
 
-use aws_lc_rs::{
-    aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
-    hkdf::{HKDF_SHA256, KeyType, Prk, Salt},
-};
 use hpke::HpkeError;
 use zeroize::Zeroizing;
 
 use crate::{
+    answer_cipher::AnswerCipher,
+    cipher::BodyCipher,
     encapsulated_key::EncapsulatedKey,
     error::EncryptedBodyError,
-    frame::{FrameOpener, FrameSealer, SealedFrame, TAG_BYTES, append_frame, open_frame},
+    frame::{SealedFrame, append_frame, open_frame},
 };
 
 /// The number of bytes of an answer's nonce.
 pub const ANSWER_NONCE_BYTES: usize = 32;
 const SECRET_BYTES: usize = 32;
-const KEY_BYTES: usize = 32;
 
 /// The secret that both ends of a request share for its answer.
 pub struct ExchangeSecret {
@@ -36,13 +33,6 @@ pub struct AnswerSealer(AnswerCipher);
 
 /// Decrypts the body of one answer, at the client.
 pub struct AnswerOpener(AnswerCipher);
-
-/// A key, and the nonces of the frames.
-struct AnswerCipher {
-    key: LessSafeKey,
-    base_nonce: Zeroizing<[u8; NONCE_LEN]>,
-    frames: u64,
-}
 
 impl ExchangeSecret {
     pub(crate) fn from_export(
@@ -79,15 +69,7 @@ impl ExchangeSecret {
     }
 
     fn derive_cipher(&self, nonce: AnswerNonce) -> Result<AnswerCipher, EncryptedBodyError> {
-        let salt = [&self.encapsulated[..], &nonce.0].concat();
-        let prk = Salt::new(HKDF_SHA256, &salt).extract(&*self.secret);
-        let mut key = Zeroizing::new([0; KEY_BYTES]);
-        expand(&prk, b"key", &mut *key)?;
-        let mut base_nonce = Zeroizing::new([0; NONCE_LEN]);
-        expand(&prk, b"nonce", &mut *base_nonce)?;
-        let key = UnboundKey::new(&AES_256_GCM, &*key);
-        let key = LessSafeKey::new(key.map_err(|_| EncryptedBodyError::Encryption)?);
-        Ok(AnswerCipher { key, base_nonce, frames: 0 })
+        AnswerCipher::derive(BodyCipher::Aes256Gcm, &*self.secret, &self.encapsulated, &nonce.0)
     }
 
     #[cfg(test)]
@@ -97,22 +79,6 @@ impl ExchangeSecret {
     ) -> Result<AnswerSealer, EncryptedBodyError> {
         Ok(AnswerSealer(self.derive_cipher(AnswerNonce(nonce))?))
     }
-}
-
-/// A number of bytes to derive.
-struct DerivedBytes(usize);
-
-impl KeyType for DerivedBytes {
-    fn len(&self) -> usize {
-        self.0
-    }
-}
-
-fn expand(prk: &Prk, label: &[u8], derived: &mut [u8]) -> Result<(), EncryptedBodyError> {
-    let labels = [label];
-    let output = prk.expand(&labels, DerivedBytes(derived.len()));
-    let filled = output.and_then(|output| output.fill(derived));
-    filled.map_err(|_| EncryptedBodyError::Encryption)
 }
 
 impl AnswerNonce {
@@ -132,35 +98,6 @@ impl AnswerNonce {
     /// The value of the field.
     pub fn to_hex(self) -> String {
         hex::encode(self.0)
-    }
-}
-
-impl AnswerCipher {
-    /// The nonce of the next frame: the base nonce and the number of the frame.
-    fn next_nonce(&mut self) -> Result<Nonce, EncryptedBodyError> {
-        let mut nonce = *self.base_nonce;
-        for (byte, count) in nonce.iter_mut().rev().zip(self.frames.to_le_bytes()) {
-            *byte ^= count;
-        }
-        self.frames = self.frames.checked_add(1).ok_or(EncryptedBodyError::TooManyFrames)?;
-        Ok(Nonce::assume_unique_for_key(nonce))
-    }
-}
-
-impl FrameSealer for AnswerCipher {
-    fn seal(&mut self, text: &mut [u8], aad: &[u8]) -> Result<[u8; TAG_BYTES], EncryptedBodyError> {
-        let nonce = self.next_nonce()?;
-        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(aad), text);
-        let tag = tag.map_err(|_| EncryptedBodyError::Encryption)?;
-        tag.as_ref().try_into().map_err(|_| EncryptedBodyError::Encryption)
-    }
-}
-
-impl FrameOpener for AnswerCipher {
-    fn open(&mut self, sealed: &mut [u8], aad: &[u8]) -> Result<(), EncryptedBodyError> {
-        let nonce = self.next_nonce()?;
-        let opened = self.key.open_in_place(nonce, Aad::from(aad), sealed);
-        opened.map(|_| ()).map_err(|_| EncryptedBodyError::Decryption)
     }
 }
 

@@ -59,6 +59,32 @@ pub enum EncryptedBodyError {
     /// More frames were sealed or opened than a key allows.
     #[error("too many frames for one key")]
     TooManyFrames,
+    /// An encapsulated request names algorithms that this package does not know.
+    #[error(
+        "suite of the request: wanted X25519 or X-Wing, HKDF-SHA256, AES-256-GCM or AES-128-GCM"
+    )]
+    OhttpSuite,
+    /// A binary message is malformed.
+    #[error("binary message: {place} is malformed")]
+    MessageMalformed {
+        /// The part of the message that is malformed.
+        place: &'static str,
+    },
+    /// A binary message has a longer head than the receiver takes.
+    #[error("binary message: wanted at most {max} bytes of head and trailers")]
+    MessageTooLong {
+        /// The largest number of bytes.
+        max: usize,
+    },
+    /// A binary message has more fields than the receiver takes.
+    #[error("binary message: wanted at most {max} fields")]
+    TooManyFields {
+        /// The largest number of fields.
+        max: usize,
+    },
+    /// A binary message ended before its end.
+    #[error("the binary message ended early")]
+    MessageCut,
     /// The system has no randomness, or a plaintext is too long for a frame.
     #[error("the body cannot be encrypted")]
     Encryption,
@@ -82,6 +108,11 @@ impl EncryptedBodyError {
             Self::AfterFinalFrame => "after_final_frame",
             Self::NoFrame => "no_frame",
             Self::TooManyFrames => "too_many_frames",
+            Self::OhttpSuite => "ohttp_suite",
+            Self::MessageMalformed { .. } => "message_malformed",
+            Self::MessageTooLong { .. } => "message_too_long",
+            Self::TooManyFields { .. } => "too_many_fields",
+            Self::MessageCut => "message_cut",
             Self::Encryption => "encryption",
         }
     }

@@ -3,7 +3,11 @@
 //! A frame of length 0 has no ciphertext. In EHBP it means nothing; where a final frame was
 //! announced, it says that the next frame is the final one.
 
-use crate::{error::EncryptedBodyError, fields::BodyEnd};
+use crate::{
+    ciphertext_buffer::{CiphertextBuffer, take_part},
+    error::EncryptedBodyError,
+    fields::BodyEnd,
+};
 
 /// The number of bytes of a frame's length.
 pub const LENGTH_BYTES: usize = 4;
@@ -16,7 +20,7 @@ pub const FRAME_OVERHEAD_BYTES: usize = LENGTH_BYTES + TAG_BYTES;
 const FINAL_AAD: &[u8] = b"final";
 
 /// The associated data of a frame.
-fn frame_aad(is_final: bool) -> &'static [u8] {
+pub(crate) fn frame_aad(is_final: bool) -> &'static [u8] {
     if is_final { FINAL_AAD } else { b"" }
 }
 
@@ -44,7 +48,7 @@ pub struct FrameReader {
     prefix_bytes: usize,
     /// The length of the frame whose ciphertext is being read.
     length: Option<usize>,
-    ciphertext: Vec<u8>,
+    ciphertext: CiphertextBuffer,
     is_final: bool,
     progress: ReadProgress,
 }
@@ -66,7 +70,7 @@ impl FrameReader {
             prefix: [0; LENGTH_BYTES],
             prefix_bytes: 0,
             length: None,
-            ciphertext: Vec::new(),
+            ciphertext: CiphertextBuffer::default(),
             is_final: false,
             progress: ReadProgress::NoFrame,
         }
@@ -86,8 +90,7 @@ impl FrameReader {
                 None => self.read_prefix(bytes)?,
                 Some(length) => {
                     let part = take_part(bytes, length - self.ciphertext.len());
-                    self.reserve(part.len(), length);
-                    self.ciphertext.extend_from_slice(part);
+                    self.ciphertext.append(part, length);
                     if self.ciphertext.len() == length {
                         return Ok(Some(self.take_frame()));
                     }
@@ -104,12 +107,7 @@ impl FrameReader {
 
     /// The memory in bytes that the reader may hold after it has read `more` bytes.
     pub fn capacity_after(&self, more: usize) -> usize {
-        let (needed, capacity) =
-            (self.ciphertext.len().saturating_add(more), self.ciphertext.capacity());
-        match needed <= capacity {
-            true => capacity,
-            false => needed.max(2 * capacity).min(self.frame_bytes_max),
-        }
+        self.ciphertext.capacity_after(more, self.frame_bytes_max)
     }
 
     /// Checks at the end of the body that it is complete, as far as that can be told.
@@ -159,32 +157,15 @@ impl FrameReader {
         }
     }
 
-    /// Makes space for `more` bytes of a frame. It grows with what has come, since a length that is
-    /// only announced costs its sender nothing.
-    fn reserve(&mut self, more: usize, length: usize) {
-        let (held, capacity) = (self.ciphertext.len(), self.ciphertext.capacity());
-        if held + more > capacity {
-            let grown = (held + more).max(length.min(2 * capacity));
-            self.ciphertext.reserve_exact(grown - held);
-        }
-    }
-
     fn take_frame(&mut self) -> SealedFrame {
         self.length = None;
         self.progress = match self.is_final {
             true => ReadProgress::FinalFrame,
             false => ReadProgress::SomeFrames,
         };
-        let ciphertext = std::mem::take(&mut self.ciphertext);
+        let ciphertext = self.ciphertext.take();
         SealedFrame { ciphertext, is_final: self.is_final }
     }
-}
-
-/// Takes at most `length` bytes from the front.
-fn take_part<'a>(bytes: &mut &'a [u8], length: usize) -> &'a [u8] {
-    let (part, rest) = bytes.split_at(length.min(bytes.len()));
-    *bytes = rest;
-    part
 }
 
 /// Encrypts the frames of one body in their order.
@@ -216,16 +197,27 @@ pub(crate) fn append_frame(
         mark_final_frame(body);
     }
     body.extend(length.to_be_bytes());
+    append_ciphertext(body, plaintext, frame_aad(is_final), sealer)
+        .inspect_err(|_| body.truncate(before))
+}
+
+/// Appends the next ciphertext with its tag to `body`, which is what it was before after an error.
+pub(crate) fn append_ciphertext(
+    body: &mut Vec<u8>,
+    plaintext: &[u8],
+    aad: &[u8],
+    sealer: &mut (impl FrameSealer + ?Sized),
+) -> Result<(), EncryptedBodyError> {
     let begin = body.len();
     body.extend_from_slice(plaintext);
-    match sealer.seal(&mut body[begin..], frame_aad(is_final)) {
+    match sealer.seal(&mut body[begin..], aad) {
         Ok(tag) => {
             body.extend(tag);
             Ok(())
         }
         Err(error) => {
             // The text must not leave unencrypted.
-            body.truncate(before);
+            body.truncate(begin);
             Err(error)
         }
     }
@@ -236,10 +228,18 @@ pub(crate) fn open_frame(
     frame: SealedFrame,
     opener: &mut (impl FrameOpener + ?Sized),
 ) -> Result<Vec<u8>, EncryptedBodyError> {
-    let SealedFrame { mut ciphertext, is_final } = frame;
+    open_ciphertext(frame.ciphertext, frame_aad(frame.is_final), opener)
+}
+
+/// Decrypts the next ciphertext.
+pub(crate) fn open_ciphertext(
+    mut ciphertext: Vec<u8>,
+    aad: &[u8],
+    opener: &mut (impl FrameOpener + ?Sized),
+) -> Result<Vec<u8>, EncryptedBodyError> {
     let length = ciphertext.len().checked_sub(TAG_BYTES);
     let length = length.ok_or(EncryptedBodyError::Decryption)?;
-    opener.open(&mut ciphertext, frame_aad(is_final))?;
+    opener.open(&mut ciphertext, aad)?;
     ciphertext.truncate(length);
     Ok(ciphertext)
 }

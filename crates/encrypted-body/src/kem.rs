@@ -15,7 +15,8 @@ impl BodyKem {
     /// Both kinds, the preferred one first.
     pub const ALL: [Self; 2] = [Self::XWing, Self::X25519];
 
-    /// The `algo` of such a key in a keyset. It names the use too, since a key has one use.
+    /// The `algo` of such a key in a keyset. It is named after EHBP, for which such keys were made first;
+    /// OHTTP uses the same keys, with another `info`.
     pub fn algorithm(self) -> &'static str {
         match self {
             Self::X25519 => "ehbp-x25519-hkdf-sha256-aes-256-gcm",
@@ -34,6 +35,11 @@ impl BodyKem {
             Self::X25519 => 0x0020,
             Self::XWing => 0x647a,
         }
+    }
+
+    /// The kind that an identifier of HPKE names.
+    pub(crate) fn from_id(id: u16) -> Option<Self> {
+        Self::ALL.into_iter().find(|kem| kem.id() == id)
     }
 
     /// The number of bytes of a public key.

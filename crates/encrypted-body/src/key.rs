@@ -9,11 +9,15 @@ use hpke::{
 use zeroize::Zeroizing;
 
 use crate::{
+    cipher::BodyCipher,
     context::{OpenContext, begin_opening},
     encapsulated_key::EncapsulatedKey,
     error::EncryptedBodyError,
     fields::BodyEnd,
     kem::BodyKem,
+    ohttp_form::OhttpForm,
+    ohttp_head::OhttpRequestHead,
+    ohttp_request::OhttpRequestOpener,
     public_key::BodyPublicKey,
     request::RequestOpener,
 };
@@ -93,15 +97,39 @@ impl RecipientKey {
         encapsulated: &EncapsulatedKey,
         end: BodyEnd,
     ) -> Result<RequestOpener, EncryptedBodyError> {
+        let context = self.begin_opening(encapsulated, BodyCipher::Aes256Gcm, end.info())?;
+        Ok(RequestOpener::new(context, encapsulated.clone()))
+    }
+
+    /// Begins to open an encapsulated request of OHTTP. Only its first chunk shows whether it was
+    /// meant for this key. HPKE's `info` is another one than that of [`RecipientKey::open_request`],
+    /// so nothing that was encrypted in one form opens in the other.
+    ///
+    /// # Errors
+    /// [`EncryptedBodyError::EncapsulatedKey`] if the key is of another kind, or not valid.
+    pub fn open_ohttp_request(
+        &self,
+        head: &OhttpRequestHead,
+        form: OhttpForm,
+    ) -> Result<OhttpRequestOpener, EncryptedBodyError> {
+        let context = self.begin_opening(&head.encapsulated, head.cipher, &head.info(form))?;
+        Ok(OhttpRequestOpener::new(context, head.clone(), form))
+    }
+
+    fn begin_opening(
+        &self,
+        encapsulated: &EncapsulatedKey,
+        cipher: BodyCipher,
+        info: &[u8],
+    ) -> Result<Box<dyn OpenContext>, EncryptedBodyError> {
         if encapsulated.kem != self.public_key.kem {
             return Err(EncryptedBodyError::EncapsulatedKey);
         }
-        let (bytes, info) = (&encapsulated.bytes, end.info());
-        let context: Box<dyn OpenContext> = match &self.private_key {
-            PrivateKey::X25519(key) => begin_opening::<X25519HkdfSha256>(key, bytes, info)?,
-            PrivateKey::XWing(key) => begin_opening::<XWing>(key, bytes, info)?,
-        };
-        Ok(RequestOpener::new(context, encapsulated.clone()))
+        let bytes = &encapsulated.bytes;
+        match &self.private_key {
+            PrivateKey::X25519(key) => begin_opening::<X25519HkdfSha256>(key, cipher, bytes, info),
+            PrivateKey::XWing(key) => begin_opening::<XWing>(key, cipher, bytes, info),
+        }
     }
 }
 

@@ -1,9 +1,13 @@
 //! Key configurations (RFC 9458 section 3.1), which say what to encrypt with.
 
-use crate::{error::EncryptedBodyError, kem::BodyKem, public_key::BodyPublicKey};
+use crate::{
+    cipher::BodyCipher, error::EncryptedBodyError, kem::BodyKem, public_key::BodyPublicKey,
+};
 
 /// HKDF-SHA256 and AES-256-GCM, by HPKE's identifiers.
 const SUITE: [u8; 4] = [0, 1, 0, 2];
+/// HKDF-SHA256, by HPKE's identifier.
+pub(crate) const KDF: u16 = 0x0001;
 /// The identifier of the only key of a server; EHBP does not send it.
 const KEY_ID: u8 = 0;
 /// The largest number of configurations that are read.
@@ -11,11 +15,31 @@ const CONFIGS_MAX: usize = 16;
 
 /// The configuration of a key, in EHBP's form: without a length in front.
 pub fn encode_key_config(key: &BodyPublicKey) -> Vec<u8> {
-    let mut config = vec![KEY_ID];
+    encode_config(KEY_ID, key, &SUITE)
+}
+
+/// The configurations of keys for OHTTP, each with its length in front, the preferred one first
+/// (RFC 9458 section 3.2).
+pub fn encode_ohttp_keys<'a>(keys: impl IntoIterator<Item = &'a BodyPublicKey>) -> Vec<u8> {
+    let mut list = Vec::new();
+    let suites: Vec<u8> = BodyCipher::ALL
+        .into_iter()
+        .flat_map(|cipher| [&KDF.to_be_bytes()[..], &cipher.id().to_be_bytes()].concat())
+        .collect();
+    for key in keys {
+        let config = encode_config(key.ohttp_key_id(), key, &suites);
+        list.extend((config.len() as u16).to_be_bytes());
+        list.extend(config);
+    }
+    list
+}
+
+fn encode_config(key_id: u8, key: &BodyPublicKey, suites: &[u8]) -> Vec<u8> {
+    let mut config = vec![key_id];
     config.extend(key.kem().id().to_be_bytes());
     config.extend(key.as_bytes());
-    config.extend((SUITE.len() as u16).to_be_bytes());
-    config.extend(SUITE);
+    config.extend((suites.len() as u16).to_be_bytes());
+    config.extend(suites);
     config
 }
 
@@ -48,7 +72,7 @@ fn parse_list(mut bytes: &[u8]) -> Result<Vec<BodyPublicKey>, EncryptedBodyError
 fn parse_config(mut bytes: &[u8]) -> Result<Option<BodyPublicKey>, EncryptedBodyError> {
     take(&mut bytes, 1)?;
     let id = take_u16(&mut bytes)?;
-    let Some(kem) = BodyKem::ALL.into_iter().find(|kem| kem.id() == id) else {
+    let Some(kem) = BodyKem::from_id(id) else {
         // The length of its key is not known.
         return Ok(None);
     };

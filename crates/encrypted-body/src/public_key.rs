@@ -1,5 +1,6 @@
 //! The public key of a server.
 
+use aws_lc_rs::digest::{SHA256, digest};
 use hpke::{
     Deserializable, Kem,
     kem::{X25519HkdfSha256, XWing},
@@ -41,5 +42,11 @@ impl BodyPublicKey {
     /// The serialised key.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The identifier of the key in OHTTP (RFC 9458 section 3): the first byte of the SHA-256 of the
+    /// serialised key, so that whoever has the key from a keyset needs nothing else.
+    pub fn ohttp_key_id(&self) -> u8 {
+        digest(&SHA256, &self.bytes).as_ref()[0]
     }
 }

@@ -2,19 +2,16 @@
 
 use std::fmt;
 
-use hpke::{
-    kem::{X25519HkdfSha256, XWing},
-    rand_core::CryptoRng,
-};
+use hpke::rand_core::CryptoRng;
 
 use crate::{
     answer::ExchangeSecret,
+    cipher::BodyCipher,
     context::{OpenContext, SealContext, begin_sealing},
     encapsulated_key::EncapsulatedKey,
     error::EncryptedBodyError,
     fields::BodyEnd,
     frame::{SealedFrame, append_frame, open_frame},
-    kem::BodyKem,
     public_key::BodyPublicKey,
     random::SystemRandom,
 };
@@ -51,11 +48,7 @@ impl RequestSealer {
         end: BodyEnd,
         random: &mut impl CryptoRng,
     ) -> Result<Self, EncryptedBodyError> {
-        let (bytes, info) = (key.as_bytes(), end.info());
-        let (bytes, context) = match key.kem() {
-            BodyKem::X25519 => begin_sealing::<X25519HkdfSha256>(bytes, info, random)?,
-            BodyKem::XWing => begin_sealing::<XWing>(bytes, info, random)?,
-        };
+        let (bytes, context) = begin_sealing(key, BodyCipher::Aes256Gcm, end.info(), random)?;
         Ok(Self { context, encapsulated: EncapsulatedKey { kem: key.kem(), bytes } })
     }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{tests::open_body, *};
 
 /// Randomness that was drawn before, each byte once.
-struct Drawn(Vec<u8>);
+pub(crate) struct Drawn(pub(crate) Vec<u8>);
 
 impl TryRng for Drawn {
     type Error = Infallible;
