@@ -183,6 +183,7 @@ const WRITTEN: &[(&str, &str, &str, &str)] = &[
 /// Formats without a number of their own, and those whose number is that of their migrations.
 const WITHOUT_A_CONSTANT: &[&str] = &[
     "attested channel, key binding or none",
+    "encapsulated requests",
     "report and signature in dstack's form",
     "index of records",
     "database of the collateral service",

@@ -49,9 +49,21 @@ impl BodyKeyPair {
     /// # Errors
     /// [`EncryptedBodyError::Encryption`] if the system has no randomness.
     pub(crate) fn generate(not_after: u64, seen_max: usize) -> Result<Self, EncryptedBodyError> {
-        let keys =
-            BodyKem::ALL.into_iter().map(RecipientKey::generate).collect::<Result<_, _>>()?;
+        let mut keys: Vec<RecipientKey> = Vec::new();
+        while let Some(kem) = BodyKem::ALL.get(keys.len()) {
+            let key = RecipientKey::generate(*kem)?;
+            let id = |key: &RecipientKey| key.public_key().ohttp_key_id();
+            // In OHTTP's list of keys, every one has an identifier of its own.
+            if keys.iter().all(|other| id(other) != id(&key)) {
+                keys.push(key);
+            }
+        }
         Ok(Self { keys, not_after, seen: Mutex::default(), seen_max })
+    }
+
+    /// The public keys, the preferred one first.
+    pub(crate) fn list_public_keys(&self) -> impl Iterator<Item = &BodyPublicKey> {
+        self.keys.iter().map(RecipientKey::public_key)
     }
 
     /// The key of a kind.
@@ -75,7 +87,7 @@ impl BodyKeyPair {
                 weights: weights.cloned(),
             }
         };
-        self.keys.iter().map(|key| describe(key.public_key())).collect()
+        self.list_public_keys().map(describe).collect()
     }
 
     /// Whether a new key should take its place.

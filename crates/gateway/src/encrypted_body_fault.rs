@@ -15,6 +15,12 @@ pub(crate) enum EncryptedBodyFault {
     Replayed,
     /// The body is for no key that is in use.
     UnknownKey,
+    /// An encapsulated request is for no key that is in use.
+    UnknownOhttpKey,
+    /// A request to the path of OHTTP has another media type.
+    OhttpType,
+    /// The request inside of an encapsulated one is not one that the gateway serves in this form.
+    InnerRequest,
     /// The client's network sent too many of them.
     TooMany,
 }
@@ -25,7 +31,9 @@ impl EncryptedBodyFault {
         match error {
             EncryptedBodyError::CutFrame
             | EncryptedBodyError::FinalFrameMissing
+            | EncryptedBodyError::MessageCut
             | EncryptedBodyError::NoFrame => Self::Truncated,
+            EncryptedBodyError::OhttpSuite => Self::UnknownOhttpKey,
             _ => Self::Invalid,
         }
     }
@@ -49,6 +57,22 @@ impl EncryptedBodyFault {
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "encrypted_body_key",
                 "the body is for no key of this gateway: fetch the key again and verify it",
+            ),
+            Self::UnknownOhttpKey => (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "encapsulated_request_key",
+                "the request is for no key of this gateway: fetch the keys again and verify them",
+            ),
+            Self::OhttpType => (
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "encapsulated_request_type",
+                "wanted message/ohttp-req or message/ohttp-chunked-req",
+            ),
+            Self::InnerRequest => (
+                bad,
+                "encapsulated_request_invalid",
+                "wanted a request with https, this gateway's authority or none, a path, and no field of a \
+                 connection or of encryption",
             ),
             Self::TooMany => (
                 StatusCode::TOO_MANY_REQUESTS,

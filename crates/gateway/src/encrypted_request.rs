@@ -2,16 +2,16 @@
 //! TLS (EHBP). A body is decrypted as it arrives, and from there on the request is one like any other.
 
 use std::{
-    error::Error,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
 };
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use confide_encrypted_body::{
     BodyEnd, BodyKem, ENCAPSULATED_KEY_FIELD, EncapsulatedKey, EncryptedBodyError, FrameReader,
-    KEYS_TYPE, RequestOpener, SealedFrame, TAG_BYTES, encode_key_config,
+    KEYS_PATH, KEYS_TYPE, OHTTP_GATEWAY_PATH, RecipientKey, RequestOpener, SealedFrame,
+    encode_key_config, encode_ohttp_keys,
 };
 use confide_http::Peer;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Version, header, request};
@@ -21,8 +21,7 @@ use tokio::time::Instant;
 
 use crate::{
     answer::{self, AnswerBody},
-    body::LimitedBody,
-    body_keys::RequestNovelty,
+    body_keys::{BodyKeyPair, RequestNovelty},
     buffer::{BodyBuffers, BudgetShare},
     choice_error::ChoiceError,
     client_body::ClientBody,
@@ -34,20 +33,13 @@ use crate::{
     refusal::RequestRefusal,
     request_model::run_blocking,
     sealed_answer::{AnswerTerms, BODY_END_FIELD},
-    trailers::TrailerRule,
+    sealed_source::{BodyError, LATER_FRAME_BYTES_MAX, SealedSource, count_text, limit_encrypted},
 };
 
-const KEY_FIELD: HeaderName = HeaderName::from_static(ENCAPSULATED_KEY_FIELD);
+pub(crate) const KEY_FIELD: HeaderName = HeaderName::from_static(ENCAPSULATED_KEY_FIELD);
 
-/// The largest number of bytes of a frame after the first, which is decrypted between two pieces of
-/// other streams: some 0.5 ms. Clients either send one frame or small ones.
-const LATER_FRAME_BYTES_MAX: usize = 1024 * 1024 + TAG_BYTES;
 /// The number of bytes of a first frame that is decrypted at once and not on another thread.
 const OPEN_AT_ONCE_BYTES: usize = 256 * 1024;
-/// How many times as long as a body its encrypted form may be: a client that puts every token into a
-/// frame of its own needs more than the bytes of its text.
-const EXPANSION_MAX: u64 = 2;
-
 /// Opens the encrypted requests of one version of the configuration.
 pub(crate) struct EncryptedRequests {
     signer: Arc<ReceiptSigner>,
@@ -110,24 +102,35 @@ impl EncryptedRequests {
         Self { signer, rates: PeerRates::default() }
     }
 
-    fn limits(&self) -> &GatewayLimits {
+    pub(crate) fn limits(&self) -> &GatewayLimits {
         &self.signer.context().limits
     }
 
-    /// Answers a request for the key, in the form that EHBP's clients read. Nothing vouches for it
-    /// here: a client takes the key from the keyset that evidence covers, or compares it.
+    /// The path of the keys for one of the two forms of encryption, if this is one.
+    pub(crate) fn find_keys_path(&self, path: &str) -> Option<&'static str> {
+        [KEYS_PATH, OHTTP_GATEWAY_PATH].into_iter().find(|known| *known == path)
+    }
+
+    /// Answers a request for the keys, in the form that EHBP's clients read, or that of OHTTP. Nothing
+    /// vouches for them here: a client takes the key from the keyset that evidence covers, or compares
+    /// it.
     pub(crate) fn answer_keys(
         &self,
+        path: &str,
         method: &Method,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         if !matches!(*method, Method::GET | Method::HEAD) {
             return Err(RequestRefusal::Method("GET, HEAD".into()));
         }
-        let signing = self.signer.current().map_err(|_| ReceiptFault::Unavailable)?;
-        let keys = signing.body_keys.as_ref().and_then(|keys| keys.find_key(BodyKem::X25519));
-        let key = keys.ok_or(ReceiptFault::Unavailable)?;
-        let config = Bytes::from(encode_key_config(key.public_key()));
-        let mut response = answer::json_response(StatusCode::OK, config);
+        let keys = self.find_current_keys()?;
+        let body = match path {
+            OHTTP_GATEWAY_PATH => encode_ohttp_keys(keys.list_public_keys()),
+            _ => {
+                let key = keys.find_key(BodyKem::X25519).ok_or(ReceiptFault::Unavailable)?;
+                encode_key_config(key.public_key())
+            }
+        };
+        let mut response = answer::json_response(StatusCode::OK, body.into());
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(KEYS_TYPE));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -146,42 +149,59 @@ impl EncryptedRequests {
             return Err(RequestRefusal::StreamOverHttp10);
         }
         let method = head.method.clone();
-        let EncryptedHead { encapsulated, end } = EncryptedHead::take(head)?;
-        let per_minute = self.limits().encrypted_bodies.per_minute_per_peer;
-        if !self.rates.take(peer, per_minute, Instant::now()) {
-            return Err(EncryptedBodyFault::TooMany.into());
-        }
-        let mut source = FrameSource::new(body, end, buffers.open_share(peer), self.limits());
-        let deadline = self.limits().buffered_body;
+        let encrypted = EncryptedHead::take(head)?;
+        self.admit(peer)?;
+        let limits = self.limits();
+        // The frame and the body that is read whole count against the same bound.
+        let first = limits.buffered_bytes_per_peer.min(limits.buffered_bytes) / 2;
+        let (body, reader) =
+            (limit_encrypted(body, limits), FrameReader::new(encrypted.end, first));
+        let share = buffers.open_share(peer);
+        let mut source = SealedSource::new(body, Bytes::new(), reader, share);
+        let deadline = limits.buffered_body;
         let first = tokio::time::timeout(deadline, source.next_frame()).await;
         let first = first.map_err(|_| ChoiceError::BodyLate { deadline })??;
         source.reader.set_frame_bytes_max(LATER_FRAME_BYTES_MAX);
-        let (opener, text) =
-            self.open_first_frame(&encapsulated, end, first, source.share.begin_next()).await?;
-        let terms = AnswerTerms::new(&opener.exchange_secret()?, end, method)?;
-        let text = Bytes::from_owner(CountedText { text, _share: source.take_share() });
+        let copy_share = source.share.begin_next();
+        let (opener, text) = self.open_first_frame(&encrypted, first, copy_share).await?;
+        let terms = AnswerTerms::new(&opener.exchange_secret()?, encrypted.end, method)?;
+        let text = count_text(text, source.take_share());
         let body = DecryptedBody { source, opener, first: Some(text), is_ended: false };
         Ok((ClientBody::Encrypted(body.boxed_unsync()), terms))
     }
 
-    /// Opens the first frame with the key for which it is. EHBP names no key, so that those in use
-    /// are tried, the newest first.
-    async fn open_first_frame(
+    /// Whether the client's network may send another encrypted request now.
+    pub(crate) fn admit(&self, peer: Peer) -> Result<(), EncryptedBodyFault> {
+        let per_minute = self.limits().encrypted_bodies.per_minute_per_peer;
+        match self.rates.take(peer, per_minute, Instant::now()) {
+            true => Ok(()),
+            false => Err(EncryptedBodyFault::TooMany),
+        }
+    }
+
+    /// The keys that the current keyset lists, the preferred one first.
+    pub(crate) fn find_current_keys(&self) -> Result<Arc<BodyKeyPair>, ReceiptFault> {
+        let signing = self.signer.current().map_err(|_| ReceiptFault::Unavailable)?;
+        signing.body_keys.clone().ok_or(ReceiptFault::Unavailable)
+    }
+
+    /// Opens the first frame with the key for which it is, of those in use the newest first, and
+    /// remembers the request.
+    pub(crate) async fn open_first_frame<H: SealedHead>(
         &self,
-        encapsulated: &EncapsulatedKey,
-        end: BodyEnd,
+        head: &H,
         frame: SealedFrame,
         mut copy_share: BudgetShare,
-    ) -> Result<(RequestOpener, Vec<u8>), RequestRefusal> {
+    ) -> Result<(H::Opener, Vec<u8>), RequestRefusal> {
         let ring = self.signer.list_body_keys();
         // Each try works on a copy.
         copy_share.grow_to(frame.ciphertext.len())?;
         for keys in &ring {
-            let Some(key) = keys.find_key(encapsulated.kem()) else { continue };
-            let mut opener = key.open_request(encapsulated, end)?;
+            let Some(key) = head.find_key(keys) else { continue };
+            let mut opener = head.begin(key)?;
             let copy = frame.clone();
             let work = move || {
-                let text = opener.open_frame(copy);
+                let text = H::open(&mut opener, copy);
                 (opener, text)
             };
             let (opener, text) = match frame.ciphertext.len() <= OPEN_AT_ONCE_BYTES {
@@ -189,86 +209,63 @@ impl EncryptedRequests {
                 false => run_blocking(work).await,
             };
             let Ok(text) = text else { continue };
-            return match keys.remember(encapsulated) {
+            return match keys.remember(head.encapsulated_key()) {
                 RequestNovelty::New => Ok((opener, text)),
                 RequestNovelty::Replayed => Err(EncryptedBodyFault::Replayed.into()),
-                RequestNovelty::Full => Err(EncryptedBodyFault::UnknownKey.into()),
+                RequestNovelty::Full => Err(H::UNKNOWN_KEY.into()),
             };
         }
-        Err(EncryptedBodyFault::UnknownKey.into())
+        Err(H::UNKNOWN_KEY.into())
     }
 }
 
-/// A decrypted frame, which counts against the bounds of memory until its last clone is dropped.
-struct CountedText {
-    text: Vec<u8>,
-    _share: BudgetShare,
+/// The head of a request in one of the forms of encryption: which key it is for.
+pub(crate) trait SealedHead: Sync + 'static {
+    /// What opens the frames after the head.
+    type Opener: Send + 'static;
+
+    /// The fault of a request for no key in use.
+    const UNKNOWN_KEY: EncryptedBodyFault;
+
+    /// The key encapsulated in the head.
+    fn encapsulated_key(&self) -> &EncapsulatedKey;
+
+    /// The key of a pair for which the request may be.
+    fn find_key<'a>(&self, keys: &'a BodyKeyPair) -> Option<&'a RecipientKey>;
+
+    /// Begins to open the request with a key.
+    fn begin(&self, key: &RecipientKey) -> Result<Self::Opener, EncryptedBodyError>;
+
+    /// Opens the next frame.
+    fn open(opener: &mut Self::Opener, frame: SealedFrame) -> Result<Vec<u8>, EncryptedBodyError>;
 }
 
-impl AsRef<[u8]> for CountedText {
-    fn as_ref(&self) -> &[u8] {
-        &self.text
+/// EHBP names no key, so that all of the kind are tried.
+impl SealedHead for EncryptedHead {
+    type Opener = RequestOpener;
+
+    const UNKNOWN_KEY: EncryptedBodyFault = EncryptedBodyFault::UnknownKey;
+
+    fn encapsulated_key(&self) -> &EncapsulatedKey {
+        &self.encapsulated
+    }
+
+    fn find_key<'a>(&self, keys: &'a BodyKeyPair) -> Option<&'a RecipientKey> {
+        keys.find_key(self.encapsulated.kem())
+    }
+
+    fn begin(&self, key: &RecipientKey) -> Result<RequestOpener, EncryptedBodyError> {
+        key.open_request(&self.encapsulated, self.end)
+    }
+
+    fn open(opener: &mut RequestOpener, frame: SealedFrame) -> Result<Vec<u8>, EncryptedBodyError> {
+        opener.open_frame(frame)
     }
 }
-
-/// The frames of a body as they arrive.
-struct FrameSource {
-    body: LimitedBody<ClientBody>,
-    reader: FrameReader,
-    /// Bytes that were received and not yet read.
-    received: Bytes,
-    share: BudgetShare,
-}
-
-impl FrameSource {
-    fn new(body: ClientBody, end: BodyEnd, share: BudgetShare, limits: &GatewayLimits) -> Self {
-        let bytes = limits.request_body_bytes.saturating_mul(EXPANSION_MAX);
-        let body = LimitedBody::new(body, bytes, limits.request_body_pace, TrailerRule::Drop);
-        // The frame and the body that is read whole count against the same bound.
-        let first = limits.buffered_bytes_per_peer.min(limits.buffered_bytes) / 2;
-        let reader = FrameReader::new(end, first);
-        Self { body, reader, received: Bytes::new(), share }
-    }
-
-    async fn next_frame(&mut self) -> Result<SealedFrame, RequestRefusal> {
-        let frame = std::future::poll_fn(|cx| self.poll_frame(cx)).await;
-        let frame = frame.map_err(|error| RequestRefusal::from_broken_body(&*error))?;
-        frame.ok_or_else(|| EncryptedBodyFault::Truncated.into())
-    }
-
-    /// The next frame; `None` at the end of a body that is complete, as far as that can be told.
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<SealedFrame>, BodyError>> {
-        loop {
-            let mut bytes = &self.received[..];
-            self.share.grow_to(self.reader.capacity_after(bytes.len()))?;
-            let found = self.reader.read(&mut bytes)?;
-            let taken = self.received.len() - bytes.len();
-            self.received.advance(taken);
-            if found.is_some() {
-                return Poll::Ready(Ok(found));
-            }
-            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
-                Some(frame) => self.received = frame?.into_data().unwrap_or_default(),
-                None => {
-                    self.reader.finish()?;
-                    return Poll::Ready(Ok(None));
-                }
-            }
-        }
-    }
-
-    /// The share of what was read, in place of which a new one begins.
-    fn take_share(&mut self) -> BudgetShare {
-        let next = self.share.begin_next();
-        std::mem::replace(&mut self.share, next)
-    }
-}
-
-type BodyError = Box<dyn Error + Send + Sync>;
 
 /// The body of a request, decrypted as it is read.
 struct DecryptedBody {
-    source: FrameSource,
+    source: SealedSource<FrameReader>,
     opener: RequestOpener,
     /// The text of the first frame, until it is read.
     first: Option<Bytes>,
@@ -287,8 +284,8 @@ impl DecryptedBody {
             };
             let text = self.opener.open_frame(frame)?;
             if !text.is_empty() {
-                let text = CountedText { text, _share: self.source.take_share() };
-                return Poll::Ready(Ok(Some(Bytes::from_owner(text))));
+                let text = count_text(text, self.source.take_share());
+                return Poll::Ready(Ok(Some(text)));
             }
         }
     }

@@ -36,6 +36,7 @@ use crate::{
     date_line::DateLine,
     fresh_evidence::FreshEvidence,
     limits::GatewayLimits,
+    ohttp_gateway,
     proxy::Proxy,
     trailers::AnnouncedTrailers,
     websocket_relay::{RelaySink, WebSocketRelay},
@@ -152,7 +153,8 @@ impl Http1Server<'_> {
         };
         let busy = self.place.begin_exchange();
         let answered = {
-            let mut answering = pin!(self.proxy.answer(build_request(head, body), connection));
+            let request = build_request(head, body);
+            let mut answering = pin!(ohttp_gateway::answer(self.proxy, request, connection));
             poll_fn(|cx| match answering.as_mut().poll(cx) {
                 Poll::Ready(answer) => Poll::Ready(Some(answer)),
                 Poll::Pending => lock(stream).poll_departure(cx).map(|()| None),

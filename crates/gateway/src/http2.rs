@@ -38,6 +38,7 @@ use crate::{
     client_body::ClientBody,
     client_connection::ClientConnection,
     limits::{GatewayLimits, Http2Limits},
+    ohttp_gateway,
     proxy::Proxy,
     refusal::RequestRefusal,
     sealed_answer::GatewayBody,
@@ -81,7 +82,7 @@ pub(crate) async fn serve_http2<I>(
             }
             let relays = RelaySink::Many(&relays);
             let connection = ClientConnection { peer, relays, evidence: None };
-            let response = proxy.answer(request, connection).await;
+            let response = ohttp_gateway::answer(&proxy, request, connection).await;
             Ok(response.map(|body| StreamBody::new(body, is_head, Some(busy))))
         })
     });

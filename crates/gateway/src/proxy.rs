@@ -11,7 +11,6 @@ use std::{
 
 use bytes::Bytes;
 use confide_channel::EVIDENCE_PATH;
-use confide_encrypted_body::KEYS_PATH;
 use confide_http::{BusyGuard, ClientHandshake, HandshakeKey, Peer, is_websocket_request};
 use http::{
     HeaderValue, Method, Request, Response, StatusCode, Version, header, request, uri::PathAndQuery,
@@ -178,6 +177,16 @@ impl Proxy {
         self.telemetry.as_ref().is_some_and(|telemetry| telemetry.counts_tokens)
     }
 
+    /// What opens encrypted requests, if the gateway has it.
+    pub(crate) fn encrypted_requests(&self) -> Option<&EncryptedRequests> {
+        self.encrypted_requests.as_deref()
+    }
+
+    /// The memory for bodies.
+    pub(crate) fn buffers(&self) -> &BodyBuffers {
+        &self.buffers
+    }
+
     pub(crate) fn groups(&self) -> &[Arc<ServerGroup>] {
         &self.groups
     }
@@ -292,11 +301,12 @@ impl Proxy {
         match path::normalise(path) {
             Ok(path) if path == WELL_KNOWN_PATH => WELL_KNOWN_PATH,
             Ok(path) if path == EVIDENCE_PATH => EVIDENCE_PATH,
-            Ok(path) if self.encrypted_requests.is_some() && path == KEYS_PATH => KEYS_PATH,
             Ok(path) => {
+                let keys = || self.encrypted_requests()?.find_keys_path(&path);
                 let own = self.receipts.as_ref().and_then(|_| receipt_service::find_route(&path));
                 let route = || self.routes.iter().find(|(pattern, ..)| pattern.matches(&path));
-                own.unwrap_or_else(|| route().map_or("/**", |(_, route, _)| &route.path))
+                own.or_else(keys)
+                    .unwrap_or_else(|| route().map_or("/**", |(_, route, _)| &route.path))
             }
             Err(_) => "/**",
         }
@@ -349,7 +359,7 @@ impl Proxy {
         observation.record_route(&route.path);
         self.note_client(&mut head, &target, group, peer)?;
         let grant = self.authorize(&mut head, &method, peer, target.path(), route).await?;
-        let requests = self.encrypted_requests.as_deref();
+        let requests = self.encrypted_requests();
         body = open_body(requests, &mut head, body, &self.buffers, peer, terms).await?;
         if let Some(list) = answer::list_own_models(group, &method, target.path()) {
             return Ok(meter_answer(AnswerUses { grant, ..AnswerUses::default() }, list));
@@ -407,11 +417,11 @@ impl Proxy {
             observation.record_route(WELL_KNOWN_PATH);
             return Some(Box::pin(async { self.describe_gateway(&head.method) }));
         }
-        if let Some(requests) = &self.encrypted_requests
-            && target.path() == KEYS_PATH
+        if let Some(requests) = self.encrypted_requests()
+            && let Some(path) = requests.find_keys_path(target.path())
         {
-            observation.record_route(KEYS_PATH);
-            return Some(Box::pin(async { requests.answer_keys(&head.method) }));
+            observation.record_route(path);
+            return Some(Box::pin(async move { requests.answer_keys(path, &head.method) }));
         }
         let receipts = self.receipts.as_ref()?;
         observation.record_route(receipt_service::find_route(target.path())?);
@@ -419,7 +429,7 @@ impl Proxy {
     }
 
     /// Checks what is the same for all routes, and returns the target in its normal form.
-    fn check_head(
+    pub(crate) fn check_head(
         &self,
         head: &mut request::Parts,
         is_websocket: bool,

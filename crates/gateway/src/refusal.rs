@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, error::Error};
 
-use confide_encrypted_body::{EncryptedBodyError, KEY_CONFIG_PROBLEM};
+use confide_encrypted_body::{EncryptedBodyError, KEY_CONFIG_PROBLEM, OHTTP_KEY_PROBLEM};
 use confide_http::{PaceFault, WEBSOCKET_VERSION};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
@@ -77,6 +77,12 @@ impl From<EncryptedBodyError> for RequestRefusal {
         if let EncryptedBodyError::FrameTooLong { max, .. } = error {
             return Self::FrameTooLong { limit: max };
         }
+        if matches!(
+            error,
+            EncryptedBodyError::TooManyFields { .. } | EncryptedBodyError::MessageTooLong { .. }
+        ) {
+            return Self::TooManyFields;
+        }
         // The name stays here: whoever changed the body would learn from it.
         tracing::info!(fault = error.name(), "encrypted body not read");
         EncryptedBodyFault::from_error(error).into()
@@ -146,6 +152,9 @@ impl RequestRefusal {
             Self::Receipt(_) => answer::error_response_of_type(status, code, code, &message),
             Self::EncryptedBody(EncryptedBodyFault::UnknownKey) => {
                 answer::problem_response(status, KEY_CONFIG_PROBLEM, &message)
+            }
+            Self::EncryptedBody(EncryptedBodyFault::UnknownOhttpKey) => {
+                answer::problem_response(status, OHTTP_KEY_PROBLEM, &message)
             }
             _ => answer::error_response(status, code, &message),
         };

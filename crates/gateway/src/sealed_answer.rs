@@ -13,7 +13,7 @@ use confide_encrypted_body::{
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 
-use crate::observation::ObservedBody;
+use crate::{message_seal::MessageSeal, observation::ObservedBody, sealed_source::BodyError};
 
 const NONCE_FIELD: HeaderName = HeaderName::from_static(ANSWER_NONCE_FIELD);
 /// The field by which a request or an answer announces its final frame.
@@ -34,7 +34,15 @@ pub(crate) struct AnswerTerms {
 /// The body of an answer as it goes to the client: as it is, or encrypted.
 pub(crate) struct GatewayBody {
     inner: ObservedBody,
-    seal: Option<Box<BodySeal>>,
+    seal: Option<Box<AnswerSeal>>,
+}
+
+/// What encrypts the rest of an answer.
+enum AnswerSeal {
+    /// The body is encrypted.
+    Body(BodySeal),
+    /// The whole message is encapsulated.
+    Message(MessageSeal),
 }
 
 /// What encrypts the rest of a body.
@@ -61,6 +69,32 @@ impl GatewayBody {
     pub(crate) fn clear(inner: ObservedBody) -> Self {
         Self { inner, seal: None }
     }
+
+    /// The body of an answer that is encapsulated whole. It has not been encrypted otherwise.
+    pub(crate) fn with_message_seal(self, seal: MessageSeal) -> Self {
+        Self { inner: self.inner, seal: Some(Box::new(AnswerSeal::Message(seal))) }
+    }
+}
+
+impl AnswerSeal {
+    fn seal_piece(&mut self, text: &[u8], is_last: bool) -> Result<Bytes, BodyError> {
+        match self {
+            Self::Body(seal) => Ok(seal.seal_piece(text, is_last)?),
+            Self::Message(seal) => seal.seal_piece(text, is_last),
+        }
+    }
+
+    fn is_ended(&self) -> bool {
+        match self {
+            Self::Body(seal) => seal.is_ended,
+            Self::Message(seal) => seal.is_ended,
+        }
+    }
+
+    /// Whether the text of the answer is left out.
+    fn is_bodiless(&self) -> bool {
+        matches!(self, Self::Message(seal) if seal.is_bodiless)
+    }
 }
 
 impl AnswerTerms {
@@ -85,7 +119,8 @@ impl AnswerTerms {
         if method == Method::HEAD {
             return answer.map(GatewayBody::clear);
         }
-        let seal = Box::new(BodySeal { sealer, end, has_frame: false, is_ended: false });
+        let seal = BodySeal { sealer, end, has_frame: false, is_ended: false };
+        let seal = Box::new(AnswerSeal::Body(seal));
         let mut answer = answer.map(|inner| GatewayBody { inner, seal: Some(seal) });
         *answer.status_mut() = status_with_body(answer.status());
         let headers = answer.headers_mut();
@@ -136,7 +171,10 @@ impl Body for GatewayBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let Self { inner, seal } = self.get_mut();
         let Some(seal) = seal else { return Pin::new(inner).poll_frame(cx) };
-        while !seal.is_ended {
+        while !seal.is_ended() {
+            if seal.is_bodiless() {
+                return Poll::Ready(Some(seal.seal_piece(b"", true).map(Frame::data)));
+            }
             let mut is_last = false;
             let text = match ready!(Pin::new(&mut *inner).poll_frame(cx)) {
                 // Trailers would not be encrypted; the end follows them.
@@ -157,7 +195,7 @@ impl Body for GatewayBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.seal.as_ref().map_or_else(|| self.inner.is_end_stream(), |seal| seal.is_ended)
+        self.seal.as_ref().map_or_else(|| self.inner.is_end_stream(), |seal| seal.is_ended())
     }
 
     fn size_hint(&self) -> SizeHint {

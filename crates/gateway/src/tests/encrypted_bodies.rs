@@ -2,6 +2,7 @@
 //! somebody in between has touched them.
 
 mod keys;
+mod ohttp;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
