@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use confide_encrypted_body::{
     ANSWER_NONCE_FIELD, AnswerNonce, BodyEnd, BodyPublicKey, ENCAPSULATED_KEY_FIELD, END_FIELD,
-    EncryptedBodyError, ExchangeSecret, PROBLEM_TYPE, RequestSealer,
+    EncryptedBodyError, ExchangeSecret, RequestSealer,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body;
@@ -13,9 +13,12 @@ use http_body_util::Either;
 
 use crate::{
     connector::{RequestBody, streamed_body},
+    encapsulated_body::OpenedMessage,
     error::ClientError,
     gateway_report::{ReportJudge, fetch_key},
+    key_problem::is_key_problem,
     pool::{AnswerBody, AnswerError, HttpClient},
+    relay::Relay,
     sealed_body::{OpenedAnswerBody, SealedRequestBody},
     shared_key::{JudgedKey, KeyFailure, KeyFetch, SharedKey},
 };
@@ -25,12 +28,14 @@ const BODY_END_FIELD: HeaderName = HeaderName::from_static(END_FIELD);
 const NONCE_FIELD: HeaderName = HeaderName::from_static(ANSWER_NONCE_FIELD);
 
 /// The body of an answer: as it came, or decrypted.
-pub(crate) type EncryptedAnswerBody = Either<AnswerBody, Box<OpenedAnswerBody>>;
+pub(crate) type EncryptedAnswerBody =
+    Either<AnswerBody, Either<Box<OpenedAnswerBody>, Box<OpenedMessage>>>;
 
 /// A client whose request bodies only an attested gateway can read.
 pub struct EncryptedClient {
     http: Arc<HttpClient>,
     key: Arc<SharedKey>,
+    relay: Option<Relay>,
 }
 
 impl EncryptedClient {
@@ -48,7 +53,13 @@ impl EncryptedClient {
             let (http, judge) = (fetching.clone(), judge.clone());
             Box::pin(async move { fetch_key(&http, judge).await })
         });
-        Self { http, key: SharedKey::new(fetch, age_max, clock) }
+        Self { http, key: SharedKey::new(fetch, age_max, clock), relay: None }
+    }
+
+    /// The client, which now sends every request through `relay`, encapsulated whole. Only reports
+    /// still come by the connection to the gateway's address.
+    pub fn through_relay(self, relay: Relay) -> Self {
+        Self { relay: Some(relay), ..self }
     }
 
     /// Fetches and judges a report unless the last one is recent. Requests that come together fetch
@@ -72,6 +83,20 @@ impl EncryptedClient {
         &self,
         request: Request<RequestBody>,
     ) -> Result<Response<EncryptedAnswerBody>, ClientError> {
+        if let Some(relay) = &self.relay {
+            let judged = self.find_key().await?;
+            // Boxed, because other requests do not need the space.
+            let answer = Box::pin(relay.request(request, &judged.key)).await;
+            return match answer {
+                Ok(answer) => Ok(answer.map(|body| Either::Right(Either::Right(Box::new(body))))),
+                Err(error) => {
+                    if matches!(error, ClientError::KeyReplaced) {
+                        self.key.forget(&judged);
+                    }
+                    Err(error)
+                }
+            };
+        }
         let needs_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
         if !needs_body && request.body().is_end_stream() {
             let answer = self.http.request(request).await?.response;
@@ -141,7 +166,7 @@ async fn open_answer(
         AnswerError::Broken(error) => ClientError::Http(error),
         AnswerError::Paused { limit: deadline } => ClientError::Slow { deadline },
     })?;
-    Ok(Response::from_parts(head, Either::Right(body)))
+    Ok(Response::from_parts(head, Either::Right(Either::Left(body))))
 }
 
 fn find_nonce(headers: &HeaderMap) -> Result<AnswerNonce, EncryptedBodyError> {
@@ -150,12 +175,4 @@ fn find_nonce(headers: &HeaderMap) -> Result<AnswerNonce, EncryptedBodyError> {
         (Some(value), None) => AnswerNonce::parse(value.as_bytes()),
         _ => Err(EncryptedBodyError::AnswerNonce),
     }
-}
-
-/// Whether an answer says that the gateway has another key. Anybody in between can say so, which costs
-/// one more report; so its text is not read.
-fn is_key_problem(answer: &Response<AnswerBody>) -> bool {
-    let kind = answer.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    answer.status() == StatusCode::UNPROCESSABLE_ENTITY
-        && kind.is_some_and(|kind| kind.starts_with(PROBLEM_TYPE.as_bytes()))
 }

@@ -5,15 +5,18 @@
 //! without attestation support.
 
 mod connector;
+mod encapsulated_body;
 mod encrypted_client;
 mod endpoint;
 mod error;
 mod gateway_report;
 mod http_proxy;
+mod key_problem;
 mod limits;
 mod origin;
 mod pool;
 mod proxy;
+mod relay;
 mod remote_end;
 mod sealed_body;
 mod shared_key;
@@ -34,5 +37,6 @@ pub use http_proxy::HttpProxy;
 pub use limits::ClientLimits;
 pub use pool::{AnswerBody, AnswerError, HttpClient, PooledAnswer};
 pub use proxy::{VERIFICATION_PATH, VerificationSource, serve};
+pub use relay::{Relay, RelayUrl};
 pub use remote_end::RemoteEnd;
 pub use shared_key::JudgedKey;
