@@ -79,7 +79,13 @@ pub(crate) struct Args {
     /// paths and header fields, API keys among them
     #[arg(long, conflicts_with_all = WITHOUT_EFFECT_ON_ENCRYPTED_BODIES)]
     encrypted_bodies: bool,
-    /// Verify the proxy's TLS by the root certificates of this PEM file only; by default, by those of the system
+    /// Send whole requests through this relay of OHTTP, which passes them on to the server's
+    /// /.well-known/ohttp-gateway: https://HOST[:PORT][/PATH]. The relay sees sizes and times only, and the server
+    /// does not see your address, except where this program fetches its attestation report from URL
+    #[arg(long, value_name = "URL", requires = "encrypted_bodies")]
+    relay: Option<String>,
+    /// Verify the TLS of the proxy and of the relay by the root certificates of this PEM file only; by default, by
+    /// those of the system
     #[arg(long, value_name = "FILE", requires = "encrypted_bodies")]
     tls_ca: Option<PathBuf>,
     /// How the server binds evidence to connections; by default `session` if the policy demands it or this
@@ -159,6 +165,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             policy: policy::file::add_root(policy, args.root.as_deref())?,
             collateral: args.collateral.as_deref(),
             tls_ca: args.tls_ca.as_deref(),
+            relay: args.relay.as_deref(),
             listen: args.listen,
             command: &args.command,
             agent: &args.agent,
@@ -330,7 +337,7 @@ mod tests {
     use super::*;
 
     /// The arguments that mean something with `--encrypted-bodies`.
-    const EFFECTIVE: [&str; 17] = [
+    const EFFECTIVE: [&str; 18] = [
         "agent",
         "agent_file",
         "allow_origin",
@@ -343,6 +350,7 @@ mod tests {
         "evidence_age_s",
         "listen",
         "policy",
+        "relay",
         "requests",
         "requests_waiting",
         "root",

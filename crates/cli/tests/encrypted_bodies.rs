@@ -19,6 +19,9 @@ const SECRET: &str = "Tell me of the house.";
 const REQUEST: &str = r#"{"model":"sim","stream":true,"max_tokens":5,"seed":7,"temperature":0,
     "messages":[{"role":"user","content":"Tell me of the house."}]}"#;
 
+/// The path at which the program in between passes encapsulated requests on.
+const RELAY_PATH: &str = "/.well-known/ohttp-gateway";
+
 /// Fields of answers without text.
 const EMPTY: &str = "content-length: 0\r\n";
 const CHUNKED: &str = "transfer-encoding: chunked\r\n";
@@ -259,7 +262,7 @@ impl Site {
         let roots = PathBuf::from(folder.argument("proxy.pem"));
         let upstream = format!("http://{}", proxy.address);
         let plain = ["--binding", "none", "--certificate-out", text(&roots)];
-        let more = ["--route", "/v1/aci/**", "--upstream-wait-s", "0"];
+        let more = ["--route", "/v1/aci/**", "--route", RELAY_PATH, "--upstream-wait-s", "0"];
         let front = CONFIDE.start(&[&common[..], &[&upstream], &plain, &more].concat());
         let url = format!("https://{}", front.address());
         let processes = vec![serve, gateway, inner, front];
@@ -344,6 +347,58 @@ fn bodies_pass_a_proxy_that_cannot_read_them_and_every_trick_of_it_shows() {
         ),
         (Trick::Change, "502", "answer_not_authentic"),
         (Trick::NoAnnouncement, "503", "gateway_key_replaced"),
+    ] {
+        site.proxy.play(trick);
+        let (head, body) = chat(&connect);
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{trick:?}: {head}\n{body}");
+        assert!(body.contains(wanted) && !body.contains("mine"), "{trick:?}: {body}");
+        site.proxy.play(Trick::Honesty);
+        assert!(chat(&connect).0.starts_with("HTTP/1.1 200 "), "{trick:?}: the next one passes");
+    }
+    site.proxy.play(Trick::Cut);
+    let (head, body) = chat(&connect);
+    match head.starts_with("HTTP/1.1 502 ") {
+        // The cut took the whole body.
+        true => assert!(body.contains("answer_not_authentic"), "{body}"),
+        false => {
+            assert!(head.is_empty() || head.starts_with("HTTP/1.1 200 "), "{head}");
+            assert!(!body.ends_with("0\r\n\r\n"), "the answer breaks off: {body}");
+        }
+    }
+    site.proxy.play(Trick::Replay);
+    assert!(chat(&connect).0.starts_with("HTTP/1.1 200 "));
+    let replayed = site.proxy.replayed.lock().unwrap().take().unwrap();
+    let replayed = String::from_utf8(replayed).unwrap();
+    assert!(replayed.starts_with("HTTP/1.1 400 "), "{replayed}");
+    assert!(replayed.contains("encrypted_body_replayed"), "{replayed}");
+}
+
+#[test]
+fn a_relay_sees_nothing_of_a_request_and_every_trick_of_it_shows() {
+    let site = Site::start("relay");
+    let relay = format!("{}{RELAY_PATH}", site.url);
+    let connect = CONFIDE.start(&[&site.arguments()[..], &["--relay", &relay]].concat());
+    assert_eq!(connect.ready["relay"], *relay);
+    assert!(connect.ready["visible_to_proxies"].as_str().unwrap().starts_with("sizes and times"));
+    let (head, body) = chat(&connect);
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}\n{body}");
+    assert!(body.contains("data: [DONE]") && body.ends_with("0\r\n\r\n"), "{body}");
+    // Requests without a body go the same way, that for the receipt among them.
+    let id = head.lines().find_map(|line| line.strip_prefix("x-receipt-id: ")).expect("a receipt");
+    for path in ["/v1/models", &format!("/v1/aci/receipts/{id}")] {
+        let get = format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n");
+        let (head, body) = exchange(&connect, &get);
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}\n{body}");
+    }
+    let seen = site.proxy.seen.lock().unwrap().clone();
+    assert!(find(&seen, b"message/ohttp-chunked-res").is_some(), "the relay sees the form");
+    for hidden in [SECRET.as_bytes(), b"[DONE]", b"max_tokens", b"/v1/chat", b"x-receipt-id"] {
+        assert!(find(&seen, hidden).is_none(), "{}", String::from_utf8_lossy(hidden));
+    }
+    for (trick, status, wanted) in [
+        (Trick::OwnAnswer, "502", "answer_not_encrypted"),
+        (Trick::NoFrame("204 No Content", "", ""), "502", "answer_not_encrypted"),
+        (Trick::Change, "502", "answer_not_authentic"),
     ] {
         site.proxy.play(trick);
         let (head, body) = chat(&connect);

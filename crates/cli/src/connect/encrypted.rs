@@ -12,7 +12,7 @@ use std::{
 
 use confide_client::{
     AllowedOrigins, ClientError, ClientLimits, Connector, EncryptedClient, Endpoint, HttpClient,
-    HttpProxy, ReportJudge, VerificationSource, error_chain,
+    HttpProxy, Relay, RelayUrl, ReportJudge, VerificationSource, error_chain,
 };
 use confide_evidence::{UnixSeconds, collateral::COLLATERAL_LENGTH_MAX, pem};
 use confide_verifier::{Policy, RootKind, Scope, weights_to_json};
@@ -36,6 +36,9 @@ const ROOTS_BYTES_MAX: u64 = 64 * 1024;
 const VISIBLE: &str = "method, path, query, header fields (API keys among them), status, sizes and times; requests \
                        without a body, and their answers";
 
+/// What a relay sees, in words.
+const VISIBLE_TO_RELAY: &str = "sizes and times, and the address of this machine";
+
 /// The way to a gateway behind a proxy, and the rules by which it is judged.
 pub(super) struct EncryptedConnection<'a> {
     /// The address of the proxy.
@@ -43,8 +46,10 @@ pub(super) struct EncryptedConnection<'a> {
     pub(super) policy: Policy,
     /// Endorsements in place of the report's.
     pub(super) collateral: Option<&'a Path>,
-    /// The root certificates by which the proxy's TLS is verified; by default those of the system.
+    /// The root certificates by which TLS of the proxy and the relay is verified; by default those of the system.
     pub(super) tls_ca: Option<&'a Path>,
+    /// The address of a relay for the requests.
+    pub(super) relay: Option<&'a str>,
     pub(super) listen: SocketAddr,
     pub(super) command: &'a [OsString],
     pub(super) agent: &'a AgentArgs,
@@ -58,15 +63,7 @@ pub(super) fn run(
 ) -> Result<ExitCode, CliError> {
     let policy = args.policy.clone();
     let collateral = read_optional_file(args.collateral, COLLATERAL_LENGTH_MAX as u64)?;
-    let endpoint = Endpoint::parse(args.url).map_err(|error| {
-        CliError::new(error).with_hint("for instance https://inference.example")
-    })?;
-    let roots = read_roots(args.tls_ca)?;
-    let local_proxy = HttpProxy::from_environment(&endpoint).map_err(explain_proxy)?;
-    let connector = Connector::to_proxy(endpoint, roots, process::unix_now, limits)
-        .map_err(|error| CliError::new(error_chain(&error)))?
-        .with_proxy(local_proxy);
-    let http = HttpClient::new(connector, limits, process::unix_now);
+    let (http, relay) = open_clients(args, limits)?;
     // The keys that were accepted first and last.
     let accepted: Arc<OnceLock<Arc<AcceptedBodyKey>>> = Arc::default();
     let latest: Arc<Mutex<Option<Arc<AcceptedBodyKey>>>> = Arc::default();
@@ -86,7 +83,10 @@ pub(super) fn run(
         Ok(key)
     });
     let client = EncryptedClient::new(http, judge, limits.age_max, process::unix_now);
-    let client = Arc::new(client);
+    let client = Arc::new(match relay {
+        Some(relay) => client.through_relay(relay),
+        None => client,
+    });
     process::block_on(async {
         let mut stop = pin!(process::stop_signal());
         tokio::select! {
@@ -99,13 +99,17 @@ pub(super) fn run(
         };
         let (listener, address) = process::listen(args.listen).await?;
         let guarantee = describe_guarantee(accepted);
-        let fields = describe_verification(args.url, accepted);
+        let relay = args.relay.map(str::to_owned);
+        let fields = describe_verification(args.url, relay.as_deref(), accepted);
         let verified = VerifiedEnd { url: args.url, guarantee, fields };
         let url = args.url.to_owned();
         let verification: VerificationSource = Arc::new(move || match &*lock(&latest) {
             Some(accepted) => {
                 let more = json!({ "guarantee": describe_guarantee(accepted) });
-                process::merge_objects(describe_verification(&url, accepted), more)
+                process::merge_objects(
+                    describe_verification(&url, relay.as_deref(), accepted),
+                    more,
+                )
             }
             None => Value::Null,
         });
@@ -114,6 +118,31 @@ pub(super) fn run(
             LocalAddress { listener, address, origins, limits, verification, command, agent };
         local.serve(client.into(), verified, stop).await
     })?
+}
+
+/// The ways to the gateway's address and to the relay, if there is one.
+fn open_clients(
+    args: &EncryptedConnection<'_>,
+    limits: ClientLimits,
+) -> Result<(HttpClient, Option<Relay>), CliError> {
+    let endpoint = Endpoint::parse(args.url).map_err(|error| {
+        CliError::new(error).with_hint("for instance https://inference.example")
+    })?;
+    let relay = args.relay.map(RelayUrl::parse).transpose().map_err(|error| {
+        CliError::new(error).with_hint("for instance https://relay.example/confide")
+    })?;
+    let roots = read_roots(args.tls_ca)?;
+    let open = |endpoint: Endpoint| {
+        let local_proxy = HttpProxy::from_environment(&endpoint).map_err(explain_proxy)?;
+        let roots = roots.iter().cloned();
+        let connector = Connector::to_proxy(endpoint, roots, process::unix_now, limits)
+            .map_err(|error| CliError::new(error_chain(&error)))?
+            .with_proxy(local_proxy);
+        Ok::<_, CliError>(HttpClient::new(connector, limits, process::unix_now))
+    };
+    let http = open(endpoint)?;
+    let relay = relay.map(|url| Ok::<_, CliError>(Relay::new(open(url.endpoint.clone())?, url)));
+    Ok((http, relay.transpose()?))
 }
 
 /// The root certificates by which the proxy's TLS is verified: those of a file, or of the system.
@@ -160,13 +189,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Describes what was verified of the gateway behind the proxy.
-fn describe_verification(url: &str, accepted: &AcceptedBodyKey) -> Value {
+fn describe_verification(url: &str, relay: Option<&str>, accepted: &AcceptedBodyKey) -> Value {
     let mut verdict = accepted.evidence.to_json();
     let mut take = |name: &str| verdict[name].take();
     json!({
         "endpoint": url,
         "encrypted_bodies": accepted.key.key.kem().algorithm(),
-        "visible_to_proxies": VISIBLE,
+        "relay": relay,
+        "visible_to_proxies": if relay.is_some() { VISIBLE_TO_RELAY } else { VISIBLE },
         "simulated": accepted.is_simulated,
         "scope": accepted.scope.as_str(),
         "root": take("root"),
