@@ -182,7 +182,6 @@ impl Proxy {
         self.encrypted_requests.as_deref()
     }
 
-    /// The memory for bodies.
     pub(crate) fn buffers(&self) -> &BodyBuffers {
         &self.buffers
     }
