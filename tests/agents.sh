@@ -49,7 +49,7 @@ start model python3 tests/python/scripted_model.py
 "$confide" attest --simulate tdx --out "$work/attester" >"$work/attest"
 start gateway "$confide" gateway --listen 127.0.0.1:0 --upstream "$(head -n 1 "$work/model")" --simulate "$work/attester"
 "$confide" policy pin "$work/attester/policy.toml" --digest "$(read_ready gateway config_digest)" >"$work/pin"
-connect=("$confide" connect "https://$(read_ready gateway listen)" --policy "$work/attester/policy.toml" --listen 127.0.0.1:0)
+connect=("$confide" connect "https://$(read_ready gateway listen)" --policy "$work/attester/policy.toml")
 
 # ask NAME COMMAND...: runs an agent in an empty folder; it has to print the model's sentence.
 ask() {

@@ -3,6 +3,7 @@
 mod agent;
 mod command;
 mod encrypted;
+mod environment;
 mod local_address;
 
 use std::{
@@ -13,7 +14,7 @@ use std::{
 use confide_appraiser::AppraisalError;
 use confide_channel::{ChannelError, SessionVersion};
 use confide_client::{
-    AllowedOrigins, Binding, ClientError, ClientLimits, Connector, Endpoint, HttpClient, HttpProxy,
+    AllowedOrigins, Binding, ClientError, ClientLimits, Connector, Endpoint, HttpClient,
     PeerAppraisal, VerificationSource, error_chain,
 };
 use confide_evidence::{Attest, UnixSeconds};
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 
 use self::{
     encrypted::EncryptedConnection,
+    environment::find_proxy,
     local_address::{AgentArgs, LocalAddress, VerifiedEnd},
 };
 use crate::{
@@ -242,7 +244,7 @@ fn build_connector(
 ) -> Result<Connector, CliError> {
     let endpoint = Endpoint::parse(&args.url)
         .map_err(|error| CliError::new(error).with_hint("for instance https://127.0.0.1:8443"))?;
-    let proxy = HttpProxy::from_environment(&endpoint).map_err(explain_proxy)?;
+    let proxy = find_proxy(&endpoint)?;
     let policy = policy::file::add_root(policy, args.root.as_deref())?;
     let service = &args.attester.service;
     let appraiser = Arc::new(service.build_appraiser(policy, args.collateral.as_deref())?);
@@ -257,12 +259,6 @@ fn build_connector(
             Some(version) => connector.with_session_version(version),
         })
         .map_err(|error| CliError::new(error_chain(&error)))
-}
-
-/// Explains a proxy of the environment that cannot be used.
-fn explain_proxy(error: ClientError) -> CliError {
-    CliError::new(format!("HTTPS_PROXY or ALL_PROXY: {error}"))
-        .with_hint("NO_PROXY=HOST exempts a host from the proxy")
 }
 
 fn explain_error(args: &Args, error: &ClientError) -> CliError {

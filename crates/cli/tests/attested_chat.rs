@@ -75,6 +75,8 @@ fn a_command_uses_the_address_while_it_runs() {
     assert_eq!(done.stdout, "sim k\n", "standard output is the command's");
     let verified = format!("confide: {url} is verified; guarantee: none (simulated)\n");
     assert!(done.stderr.contains(&verified), "{}", done.stderr);
+    let exempt = run(&["sh", "-c", "echo $no_proxy"]);
+    assert!(exempt.stdout.contains("127.0.0.1,localhost"), "{}", exempt.stdout);
     let base_url = run(&["sh", "-c", "echo $OPENAI_BASE_URL"]);
     assert!(base_url.stdout.starts_with("http://127.0.0.1:"), "{}", base_url.stdout);
     assert_eq!(run(&["sh", "-c", "kill -9 $$"]).status, Some(128 + 9));

@@ -22,6 +22,8 @@ const BASE_URL: &str = "OPENAI_BASE_URL";
 pub(super) const API_KEY: &str = "OPENAI_API_KEY";
 /// Its value where there is none: no gateway has issued it.
 pub(super) const NO_API_KEY: &str = "none";
+/// The variables that exempt hosts from proxies. A proxy would read the requests to the loopback address.
+const EXEMPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
 /// Status of a command that a signal ended, as shells count it: 128 and the signal's number.
 const SIGNAL_STATUS: i32 = 128;
 
@@ -44,6 +46,11 @@ impl BesideCommand {
         let mut command = Command::new(program);
         command.args(arguments).env(BASE_URL, format!("http://{address}/v1")).kill_on_drop(true);
         command.envs(more);
+        let exempt = EXEMPTIONS.iter().find_map(|name| std::env::var(name).ok());
+        let exempt = exempt.filter(|hosts| !hosts.trim().is_empty());
+        let here = format!("{},127.0.0.1,localhost,::1", address.ip());
+        let exempt = exempt.map_or_else(|| here.clone(), |hosts| format!("{hosts},{here}"));
+        command.envs(EXEMPTIONS.map(|name| (name, &exempt)));
         if std::env::var_os(API_KEY).is_none() {
             command.env(API_KEY, NO_API_KEY);
         }

@@ -12,14 +12,14 @@ use std::{
 
 use confide_client::{
     AllowedOrigins, ClientError, ClientLimits, Connector, EncryptedClient, Endpoint, HttpClient,
-    HttpProxy, Relay, RelayUrl, ReportJudge, VerificationSource, error_chain,
+    Relay, RelayUrl, ReportJudge, VerificationSource, error_chain,
 };
 use confide_evidence::{UnixSeconds, collateral::COLLATERAL_LENGTH_MAX, pem};
 use confide_verifier::{Policy, RootKind, Scope, weights_to_json};
 use serde_json::{Value, json};
 
 use super::{
-    explain_proxy,
+    environment::find_proxy,
     local_address::{AgentArgs, LocalAddress, VerifiedEnd},
 };
 use crate::{
@@ -133,7 +133,7 @@ fn open_clients(
     })?;
     let roots = read_roots(args.tls_ca)?;
     let open = |endpoint: Endpoint| {
-        let local_proxy = HttpProxy::from_environment(&endpoint).map_err(explain_proxy)?;
+        let local_proxy = find_proxy(&endpoint)?;
         let roots = roots.iter().cloned();
         let connector = Connector::to_proxy(endpoint, roots, process::unix_now, limits)
             .map_err(|error| CliError::new(error_chain(&error)))?

@@ -65,7 +65,8 @@ pub(super) struct LocalAddress<'a> {
 }
 
 impl LocalAddress<'_> {
-    /// Prints the ready line, or one line for people where a command is started, then serves until `stop` resolves or the command ends.
+    /// Prints the ready line, or one line for people where a command is started, then serves until
+    /// `stop` resolves or the command ends.
     pub(super) async fn serve(
         self,
         end: RemoteEnd,
