@@ -47,7 +47,8 @@ read_ready() {
 
 start model python3 tests/python/scripted_model.py
 "$confide" attest --simulate tdx --out "$work/attester" >"$work/attest"
-start gateway "$confide" gateway --listen 127.0.0.1:0 --upstream "$(head -n 1 "$work/model")" --simulate "$work/attester"
+start gateway "$confide" gateway --listen 127.0.0.1:0 --upstream "$(head -n 1 "$work/model")" \
+  --simulate "$work/attester"
 "$confide" policy pin "$work/attester/policy.toml" --digest "$(read_ready gateway config_digest)" >"$work/pin"
 connect=("$confide" connect "https://$(read_ready gateway listen)" --policy "$work/attester/policy.toml")
 

@@ -1,7 +1,7 @@
 //! The signed receipts of a listener, which its clients fetch for a while after each answer.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -78,6 +78,8 @@ struct KeptReceipts {
     by_chat_id: HashMap<(ShareHolder, String), Arc<str>>,
     /// The identifiers of each holder, the oldest first.
     holders: HashMap<ShareHolder, VecDeque<Arc<str>>>,
+    /// The holders by the number of their receipts.
+    by_count: BTreeMap<usize, HashSet<ShareHolder>>,
     /// All identifiers, the oldest first, with some that are gone.
     order: VecDeque<Arc<str>>,
 }
@@ -154,7 +156,8 @@ impl ReceiptBook {
         (self.clock)()
     }
 
-    /// Keeps a receipt. The oldest ones go if there is no place, those of the same client first.
+    /// Keeps a receipt. If there is no place, the oldest one of a client with the most receipts goes, so
+    /// that a few clients push out nobody who has fewer.
     pub(crate) fn keep(&self, receipt: FinishedReceipt, limits: &ReceiptLimits) {
         if limits.kept == 0 {
             return;
@@ -241,7 +244,7 @@ impl KeptReceipts {
             self.remove(&oldest);
         }
         while self.by_id.len() >= limits.kept
-            && let Some(oldest) = self.order.pop_front()
+            && let Some(oldest) = self.find_replaceable(holder)
         {
             self.remove(&oldest);
         }
@@ -250,6 +253,7 @@ impl KeptReceipts {
             self.by_chat_id.insert((holder, chat_id.clone()), id.clone());
         }
         self.holders.entry(holder).or_default().push_back(id.clone());
+        self.note_count(holder, self.holders[&holder].len() - 1);
         self.order.push_back(id.clone());
         let kept = KeptReceipt { kept, key, holder, chat_id, since: now };
         self.by_id.insert(id, kept);
@@ -284,9 +288,31 @@ impl KeptReceipts {
             if let Some(index) = held.iter().position(|held| held == id) {
                 held.remove(index);
             }
+            let count = held.len() + 1;
             if held.is_empty() {
                 self.holders.remove(&removed.holder);
             }
+            self.note_count(removed.holder, count);
+        }
+    }
+
+    /// The oldest receipt of a holder with the most of them; of `asking` itself if it is one.
+    fn find_replaceable(&self, asking: ShareHolder) -> Option<Arc<str>> {
+        let (_, most) = self.by_count.last_key_value()?;
+        let holder = most.get(&asking).or_else(|| most.iter().next())?;
+        self.holders.get(holder)?.front().cloned()
+    }
+
+    /// Moves a holder from the number of receipts that it had to the one that it has.
+    fn note_count(&mut self, holder: ShareHolder, before: usize) {
+        if let Some(holders) = self.by_count.get_mut(&before) {
+            holders.remove(&holder);
+            if holders.is_empty() {
+                self.by_count.remove(&before);
+            }
+        }
+        if let Some(held) = self.holders.get(&holder) {
+            self.by_count.entry(held.len()).or_default().insert(holder);
         }
     }
 }
@@ -343,16 +369,24 @@ mod tests {
             assert_eq!(is_kept_for(&book, id, 2), wanted, "{id}");
             assert_eq!(is_kept_for(&book, &format!("chat-{id}"), 2), wanted, "chat-{id}");
         }
-        // Many clients together push out the oldest.
-        for number in 10..30 {
+        // A few clients together push out nobody who has fewer.
+        for number in 0..40 {
+            let client = owner(10 + number % 4, None);
+            book.keep(receipt(&format!("few-{number}"), client), &LIMITS);
+        }
+        assert!(is_kept_for(&book, "other", 1), "the only one of its client");
+        // As many clients as there are places push out others' only ones.
+        for number in 20..60 {
             book.keep(receipt(&format!("many-{number}"), owner(number, None)), &LIMITS);
+            assert!(is_kept_for(&book, &format!("many-{number}"), number), "{number}");
             let kept = book.lock();
+            let counted: usize = kept.by_count.iter().map(|(n, holders)| n * holders.len()).sum();
+            assert_eq!(counted, kept.by_id.len());
             assert!(kept.by_id.len() <= LIMITS.kept && kept.order.len() <= 2 * LIMITS.kept);
             assert_eq!(kept.by_chat_id.len(), kept.by_id.len());
             let held: usize = kept.holders.values().map(VecDeque::len).sum();
             assert_eq!(held, kept.by_id.len());
         }
-        assert!(!is_kept_for(&book, "other", 1));
     }
 
     #[tokio::test(start_paused = true)]
