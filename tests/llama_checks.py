@@ -234,7 +234,7 @@ def check_replayed_body(site: Site) -> str | None:
     )  # fmt: skip
     behind, encrypted = site.connect, site.start(
         "connect", f"https://{front['listen']}", "--encrypted-bodies", "--policy", site.policy,
-        "--tls-ca", roots, "--listen", ANY_PORT,
+        "--dangerous-visible-heads", "--tls-ca", roots, "--listen", ANY_PORT,
     )  # fmt: skip
     site.connect = encrypted["listen"]
     answer = site.ask(max_tokens=4)

@@ -77,8 +77,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL")]
     via: Option<String>,
     /// Connect through a proxy that terminates TLS, such as a CDN: verify the gateway behind it by its
-    /// attestation report, encrypt every request body to the key there, and refuse other answers. The proxy sees
-    /// paths and header fields, API keys among them
+    /// attestation report, encrypt every request whole to the key there, and refuse other answers. The proxy has to
+    /// pass POST /.well-known/ohttp-gateway on
     #[arg(long, conflicts_with_all = WITHOUT_EFFECT_ON_ENCRYPTED_BODIES)]
     encrypted_bodies: bool,
     /// Send whole requests through this relay of OHTTP, which passes them on to the server's
@@ -86,6 +86,10 @@ pub(crate) struct Args {
     /// does not see your address, except where this program fetches its attestation report from URL
     #[arg(long, value_name = "URL", requires = "encrypted_bodies")]
     relay: Option<String>,
+    /// Encrypt bodies only (EHBP). The proxy then sees paths and header fields, and with an API key of yours it gets
+    /// whatever the gateway gives you: receipts with digests of bodies, stored answers, files
+    #[arg(long, requires = "encrypted_bodies", conflicts_with = "relay")]
+    dangerous_visible_heads: bool,
     /// Verify the TLS of the proxy and of the relay by the root certificates of this PEM file only; by default, by
     /// those of the system
     #[arg(long, value_name = "FILE", requires = "encrypted_bodies")]
@@ -168,6 +172,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             collateral: args.collateral.as_deref(),
             tls_ca: args.tls_ca.as_deref(),
             relay: args.relay.as_deref(),
+            has_visible_heads: args.dangerous_visible_heads,
             listen: args.listen,
             command: &args.command,
             agent: &args.agent,
@@ -333,7 +338,7 @@ mod tests {
     use super::*;
 
     /// The arguments that mean something with `--encrypted-bodies`.
-    const EFFECTIVE: [&str; 18] = [
+    const EFFECTIVE: [&str; 19] = [
         "agent",
         "agent_file",
         "allow_origin",
@@ -341,6 +346,7 @@ mod tests {
         "command",
         "connections",
         "dangerous_listen_beyond_loopback",
+        "dangerous_visible_heads",
         "deadline_ms",
         "encrypted_bodies",
         "evidence_age_s",

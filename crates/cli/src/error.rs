@@ -4,6 +4,8 @@ use std::{fmt::Display, io::Write, path::Path, process::ExitCode};
 
 use serde_json::json;
 
+use crate::printable::escape_terminal;
+
 /// A failure with an optional hint; the hint is the program's, never the library's.
 #[derive(Debug)]
 pub(crate) struct CliError {
@@ -62,13 +64,19 @@ impl CliError {
     /// Prints the failure on standard error, with `--json` on standard output too, and gives the exit
     /// status.
     pub(crate) fn report(self) -> ExitCode {
-        eprintln!("confide: {}", self.message);
+        eprintln!("confide: {}", write_block(&self.message));
         if let Some(hint) = &self.hint {
-            eprintln!("hint: {hint}");
+            eprintln!("hint: {}", write_block(hint));
         }
         print_json_error_if_requested("failed", &self.message, self.hint.as_deref());
         ExitCode::from(self.status)
     }
+}
+
+/// Text for a terminal, whose further lines are set off: a server or a file that is quoted in it draws
+/// no line of its own.
+fn write_block(text: &str) -> String {
+    escape_terminal(text.trim_end()).replace('\n', "\n    ")
 }
 
 /// Prints what is wrong with the arguments, or the help that they request, and gives the exit status.

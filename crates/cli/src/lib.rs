@@ -34,6 +34,7 @@ mod model_folder;
 mod new_file;
 mod notary;
 mod policy;
+mod printable;
 mod process;
 #[cfg(any(feature = "native", feature = "prove"))]
 mod progress_line;

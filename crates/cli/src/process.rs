@@ -17,7 +17,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use crate::error::CliError;
+use crate::{error::CliError, printable::escape_terminal};
 
 /// Seconds since 1970, read once per call; libraries receive it as a value or as this function.
 pub(crate) fn unix_now() -> u64 {
@@ -192,8 +192,14 @@ pub(crate) fn warn_of_cut_connections(drained: DrainOutcome) {
     }
 }
 
-/// Prints a command's answer. A reader that closes early, such as `head`, is not a failure.
+/// Prints a command's answer, in which nothing acts on the terminal. A reader that closes early, such
+/// as `head`, is not a failure.
 pub(crate) fn print_text(text: &str) -> Result<(), CliError> {
+    print_painted_text(&escape_terminal(text))
+}
+
+/// Prints a text that paints itself. What others wrote in it has been escaped.
+pub(crate) fn print_painted_text(text: &str) -> Result<(), CliError> {
     print_bytes(text.as_bytes()).map(|_| ())
 }
 

@@ -285,8 +285,9 @@ impl Site {
         ]
     }
 
+    /// A client that encrypts bodies only.
     fn connect(&self) -> Process {
-        CONFIDE.start(&self.arguments())
+        CONFIDE.start(&[&self.arguments()[..], &["--dangerous-visible-heads"]].concat())
     }
 }
 
@@ -377,8 +378,12 @@ fn bodies_pass_a_proxy_that_cannot_read_them_and_every_trick_of_it_shows() {
 fn a_relay_sees_nothing_of_a_request_and_every_trick_of_it_shows() {
     let site = Site::start("relay");
     let relay = format!("{}{RELAY_PATH}", site.url);
-    let connect = CONFIDE.start(&[&site.arguments()[..], &["--relay", &relay]].concat());
-    assert_eq!(connect.ready["relay"], *relay);
+    let named = CONFIDE.start(&[&site.arguments()[..], &["--relay", &relay]].concat());
+    assert_eq!(named.ready["relay"], *relay);
+    assert!(chat(&named).0.starts_with("HTTP/1.1 200 "));
+    // By default the proxy itself is the relay.
+    let connect = CONFIDE.start(&site.arguments());
+    assert!(connect.ready["relay"].is_null(), "{}", connect.ready);
     assert!(connect.ready["visible_to_proxies"].as_str().unwrap().starts_with("sizes and times"));
     let (head, body) = chat(&connect);
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}\n{body}");

@@ -1,6 +1,9 @@
 //! The attestation report of the gateway behind a proxy: requested with a nonce, and judged.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use confide_http::error_chain;
 use http::{Request, Response, StatusCode};
@@ -17,10 +20,10 @@ use crate::{
 const REPORT_PATH: &str = "/v1/aci/attestation";
 /// The largest number of bytes of a report.
 const REPORT_BYTES_MAX: usize = 1024 * 1024;
-/// How often a report is requested while the gateway is busy, and the time from one try to the
-/// next.
-const REPORT_TRIES: u32 = 5;
-const REPORT_PAUSE: Duration = Duration::from_secs(1);
+/// How long a report is requested again while the gateway is busy with others, and the time from one
+/// try to the next, which varies by half so that clients do not keep in step.
+const REPORT_WAIT: Duration = Duration::from_secs(24);
+const REPORT_PAUSE_MS: u64 = 400;
 /// The number of bytes of the challenge in a request for a report.
 pub const REPORT_NONCE_BYTES: usize = 32;
 
@@ -62,17 +65,21 @@ async fn request_report(
     nonce: &[u8; REPORT_NONCE_BYTES],
 ) -> Result<Response<AnswerBody>, ClientError> {
     let target = format!("{REPORT_PATH}?nonce={}", hex::encode(nonce));
-    let mut tries = 1;
+    let began = Instant::now();
     loop {
         let request = Request::get(&target).body(empty_body()).map_err(ClientError::Request)?;
         let answer = http.request(request).await?.response;
-        if tries == REPORT_TRIES || !is_busy(answer.status()) {
+        if began.elapsed() >= REPORT_WAIT || !is_busy(answer.status()) {
             return Ok(answer);
         }
-        tries += 1;
         // The answer holds a connection.
         drop(answer);
-        tokio::time::sleep(REPORT_PAUSE).await;
+        let mut random = [0; 2];
+        getrandom::fill(&mut random).map_err(|_| ClientError::ReportUnavailable {
+            reason: "the system has no randomness".into(),
+        })?;
+        let more = REPORT_PAUSE_MS * u64::from(u16::from_be_bytes(random)) / u64::from(u16::MAX);
+        tokio::time::sleep(Duration::from_millis(REPORT_PAUSE_MS + more)).await;
     }
 }
 

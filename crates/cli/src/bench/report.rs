@@ -9,7 +9,10 @@ use std::{
 use confide_bench::{Report, Terminal};
 
 use super::failure::explain_error;
-use crate::{error::CliError, process::print_text};
+use crate::{
+    error::CliError,
+    process::{print_painted_text, print_text},
+};
 
 /// The width in columns of a terminal that does not report its own.
 const WIDTH: usize = 80;
@@ -39,7 +42,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         print_text(&report.markdown())?;
     }
     if args.terminal || plain {
-        print_text(&report.terminal(detect_terminal()))?;
+        print_painted_text(&report.terminal(detect_terminal()))?;
     }
     let own_page = match args.paths.as_slice() {
         [folder] if plain && !args.terminal && folder.is_dir() => Some(folder.join(PAGE_FILE)),

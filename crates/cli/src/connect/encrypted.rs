@@ -1,4 +1,4 @@
-//! `confide connect --encrypted-bodies`: through a proxy that terminates TLS, with bodies that only the
+//! `confide connect --encrypted-bodies`: through a proxy that terminates TLS, with requests that only the
 //! attested gateway behind it can read.
 
 use std::{
@@ -14,6 +14,7 @@ use confide_client::{
     AllowedOrigins, ClientError, ClientLimits, Connector, EncryptedClient, Endpoint, HttpClient,
     Relay, RelayUrl, ReportJudge, VerificationSource, error_chain,
 };
+use confide_encrypted_body::OHTTP_GATEWAY_PATH;
 use confide_evidence::{UnixSeconds, collateral::COLLATERAL_LENGTH_MAX, pem};
 use confide_verifier::{Policy, RootKind, Scope, weights_to_json};
 use serde_json::{Value, json};
@@ -33,11 +34,12 @@ use crate::{
 /// The longest file of root certificates, in bytes.
 const ROOTS_BYTES_MAX: u64 = 64 * 1024;
 /// What the proxy in between sees, in words.
-const VISIBLE: &str = "method, path, query, header fields (API keys among them), status, sizes and times; requests \
-                       without a body, and their answers";
+const VISIBLE: &str = "method, path, query, header fields (API keys among them, with which it can ask for receipts, \
+                       stored answers and files), status, sizes and times; requests without a body, and their \
+                       answers";
 
-/// What a relay sees, in words.
-const VISIBLE_TO_RELAY: &str = "sizes and times, and the address of this machine";
+/// What a proxy or relay sees of whole messages that are encrypted, in words.
+const VISIBLE_AROUND_MESSAGES: &str = "sizes and times, and the address of this machine";
 
 /// The way to a gateway behind a proxy, and the rules by which it is judged.
 pub(super) struct EncryptedConnection<'a> {
@@ -50,6 +52,8 @@ pub(super) struct EncryptedConnection<'a> {
     pub(super) tls_ca: Option<&'a Path>,
     /// The address of a relay for the requests.
     pub(super) relay: Option<&'a str>,
+    /// Whether bodies only are encrypted, and not whole messages.
+    pub(super) has_visible_heads: bool,
     pub(super) listen: SocketAddr,
     pub(super) command: &'a [OsString],
     pub(super) agent: &'a AgentArgs,
@@ -100,16 +104,19 @@ pub(super) fn run(
         let (listener, address) = process::listen(args.listen).await?;
         let guarantee = describe_guarantee(accepted);
         let relay = args.relay.map(str::to_owned);
-        let fields = describe_verification(args.url, relay.as_deref(), accepted);
+        let visible = if args.has_visible_heads { VISIBLE } else { VISIBLE_AROUND_MESSAGES };
+        let describe = {
+            let url = args.url.to_owned();
+            move |accepted: &AcceptedBodyKey| {
+                describe_verification(&url, relay.as_deref(), visible, accepted)
+            }
+        };
+        let fields = describe(accepted);
         let verified = VerifiedEnd { url: args.url, guarantee, fields };
-        let url = args.url.to_owned();
         let verification: VerificationSource = Arc::new(move || match &*lock(&latest) {
             Some(accepted) => {
                 let more = json!({ "guarantee": describe_guarantee(accepted) });
-                process::merge_objects(
-                    describe_verification(&url, relay.as_deref(), accepted),
-                    more,
-                )
+                process::merge_objects(describe(accepted), more)
             }
             None => Value::Null,
         });
@@ -128,7 +135,12 @@ fn open_clients(
     let endpoint = Endpoint::parse(args.url).map_err(|error| {
         CliError::new(error).with_hint("for instance https://inference.example")
     })?;
-    let relay = args.relay.map(RelayUrl::parse).transpose().map_err(|error| {
+    let relay = match (args.relay, args.has_visible_heads) {
+        (Some(url), _) => Some(url.to_owned()),
+        (None, true) => None,
+        (None, false) => Some(format!("https://{endpoint}{OHTTP_GATEWAY_PATH}")),
+    };
+    let relay = relay.as_deref().map(RelayUrl::parse).transpose().map_err(|error| {
         CliError::new(error).with_hint("for instance https://relay.example/confide")
     })?;
     let roots = read_roots(args.tls_ca)?;
@@ -177,8 +189,15 @@ fn explain_error(args: &EncryptedConnection<'_>, error: &ClientError) -> CliErro
              have to be those of the policy"
         },
         attester: "",
-        network: &|_| {
-            "check the proxy's address and its certificate; --tls-ca FILE names another root".into()
+        network: &|error| {
+            match error {
+            ClientError::ReportUnavailable { .. } => {
+                "the gateway makes one report a second for all clients behind this proxy, and was busy with \
+                 those of others: try again, or check that the proxy passes /v1/aci/attestation on"
+                    .into()
+            }
+            _ => "check the proxy's address and its certificate; --tls-ca FILE names another root".into(),
+        }
         },
     };
     explain_client_error(args.url, error, &hints)
@@ -189,14 +208,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Describes what was verified of the gateway behind the proxy.
-fn describe_verification(url: &str, relay: Option<&str>, accepted: &AcceptedBodyKey) -> Value {
+fn describe_verification(
+    url: &str,
+    relay: Option<&str>,
+    visible: &str,
+    accepted: &AcceptedBodyKey,
+) -> Value {
     let mut verdict = accepted.evidence.to_json();
     let mut take = |name: &str| verdict[name].take();
     json!({
         "endpoint": url,
         "encrypted_bodies": accepted.key.key.kem().algorithm(),
         "relay": relay,
-        "visible_to_proxies": if relay.is_some() { VISIBLE_TO_RELAY } else { VISIBLE },
+        "visible_to_proxies": visible,
         "simulated": accepted.is_simulated,
         "scope": accepted.scope.as_str(),
         "root": take("root"),

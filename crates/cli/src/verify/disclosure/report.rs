@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 
 use super::{
     judgement::{AcceptedDisclosure, RejectedDisclosure},
-    words::{describe_claim, format_name, shown_bytes_name, to_printable},
+    words::{describe_claim, format_name, shown_bytes_name},
 };
 use crate::{
     answer::CommandReport,
     error::CliError,
+    printable::to_printable,
     process::merge_objects,
     time::NOTARY_CLOCK,
     verify::inputs::{NOT_JUDGED, REJECTED},

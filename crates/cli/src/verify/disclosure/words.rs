@@ -2,6 +2,8 @@
 
 use confide_disclosure::{Direction, ProvenClaim, ProvenFact, ShownBytes};
 
+use crate::printable::to_printable;
+
 /// The path that a claim is about, and its predicate.
 pub(crate) fn describe_claim(claim: &ProvenClaim) -> (String, String) {
     let contains = |text: &str| format!("\"{}\"", to_printable(text));
@@ -37,21 +39,4 @@ pub(crate) fn shown_bytes_name(direction: Direction, piece: &ShownBytes) -> Stri
 pub(crate) fn format_name(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_graphic() && !b"\"\\=<>".contains(&byte);
     if name.bytes().all(plain) { name.into() } else { format!("\"{}\"", to_printable(name)) }
-}
-
-/// Text for a terminal: characters that move its cursor, change its direction or are invisible are escaped.
-pub(crate) fn to_printable(text: &str) -> String {
-    let turns = |c: char| {
-        matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{2069}' | '\u{feff}')
-    };
-    let mut printable = String::new();
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => printable.extend(['\\', character]),
-            c if c.is_control() || turns(c) => printable.extend(c.escape_default()),
-            c => printable.push(c),
-        }
-    }
-    printable
 }

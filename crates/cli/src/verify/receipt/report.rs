@@ -14,9 +14,10 @@ use super::{
 use crate::{
     answer::CommandReport,
     error::CliError,
+    printable::to_printable,
     verdict_lines::verdict_line,
     verify::{
-        disclosure::words::{shown_bytes_name, to_printable},
+        disclosure::words::shown_bytes_name,
         inputs::{NOT_JUDGED, REJECTED},
         quote::{PLATFORM_ONLY, describe_root, describe_scope, format_checks},
     },
