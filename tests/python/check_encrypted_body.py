@@ -189,9 +189,7 @@ class HpkeContext:
         context = b"\0" + psk_id + labelled_extract(self.suite, b"", b"info_hash", info)
         secret = labelled_extract(self.suite, shared, b"secret", b"")
         key = labelled_expand(self.suite, secret, b"key", context, key_bytes)
-        self.cipher = Cipher(
-            key, labelled_expand(self.suite, secret, b"base_nonce", context, 12)
-        )
+        self.cipher = Cipher(key, labelled_expand(self.suite, secret, b"base_nonce", context, 12))
         self.exporter = labelled_expand(self.suite, secret, b"exp", context, 32)
 
     def export(self, label: bytes, length: int) -> bytes:

@@ -26,7 +26,7 @@ pub(crate) fn append_chunk(
     text: &[u8],
     sealer: &mut (impl FrameSealer + ?Sized),
 ) -> Result<(), EncryptedBodyError> {
-    if form == OhttpForm::Whole {
+    if form == OhttpForm::SingleChunk {
         return Err(EncryptedBodyError::Encryption);
     }
     if text.is_empty() {
@@ -84,14 +84,14 @@ enum ChunkLength {
     Unread,
     Bytes(usize),
     /// The final chunk has what is left of the body.
-    Rest,
+    Remainder,
 }
 
 impl ChunkReader {
     /// A reader of chunks of at most `chunk_bytes_max` bytes of ciphertext with tag.
     pub fn new(form: OhttpForm, chunk_bytes_max: usize) -> Self {
         let length = match form {
-            OhttpForm::Whole => ChunkLength::Rest,
+            OhttpForm::SingleChunk => ChunkLength::Remainder,
             OhttpForm::Chunked => ChunkLength::Unread,
         };
         let prefix = [0; VARINT_BYTES_MAX];
@@ -108,7 +108,7 @@ impl ChunkReader {
         while !bytes.is_empty() {
             match self.length {
                 ChunkLength::Unread => self.read_length(bytes)?,
-                ChunkLength::Rest => {
+                ChunkLength::Remainder => {
                     let got = self.ciphertext.len().saturating_add(bytes.len());
                     if got > self.chunk_bytes_max {
                         let max = self.chunk_bytes_max;
@@ -146,7 +146,7 @@ impl ChunkReader {
             ChunkLength::Unread if self.prefix_bytes == 0 => {
                 Err(EncryptedBodyError::FinalFrameMissing)
             }
-            ChunkLength::Rest if self.ciphertext.len() >= TAG_BYTES => {
+            ChunkLength::Remainder if self.ciphertext.len() >= TAG_BYTES => {
                 let ciphertext = self.ciphertext.take();
                 Ok(SealedFrame { ciphertext, is_final: true })
             }
@@ -169,7 +169,7 @@ impl ChunkReader {
         let length = decode_varint(&self.prefix[..wanted]);
         let got = usize::try_from(length).unwrap_or(usize::MAX);
         self.length = match got {
-            0 => ChunkLength::Rest,
+            0 => ChunkLength::Remainder,
             // A chunk without text is refused too, but only its tag shows that it was sent so.
             1..TAG_BYTES => return Err(EncryptedBodyError::FrameTooShort { got }),
             _ if got > self.chunk_bytes_max => {

@@ -82,7 +82,7 @@ enum Section {
 }
 
 /// A message is malformed at this place.
-fn malformed(place: &'static str) -> EncryptedBodyError {
+fn fault_at(place: &'static str) -> EncryptedBodyError {
     EncryptedBodyError::MessageMalformed { place }
 }
 
@@ -158,7 +158,7 @@ impl MessageReader {
         }
     }
 
-    fn rest(&self) -> &[u8] {
+    fn unread_bytes(&self) -> &[u8] {
         &self.bytes[self.read..]
     }
 
@@ -180,7 +180,7 @@ impl MessageReader {
     }
 
     fn read_framing(&mut self) -> Result<Progress, EncryptedBodyError> {
-        let Some((framing, count)) = read_varint(self.rest()) else {
+        let Some((framing, count)) = read_varint(self.unread_bytes()) else {
             return Ok(Progress::Incomplete);
         };
         self.take_head_bytes(count)?;
@@ -189,10 +189,10 @@ impl MessageReader {
             KNOWN_ANSWER => (true, MessageKind::Answer),
             INDETERMINATE_REQUEST => (false, MessageKind::Request),
             INDETERMINATE_ANSWER => (false, MessageKind::Answer),
-            _ => return Err(malformed("framing indicator")),
+            _ => return Err(fault_at("framing indicator")),
         };
         if kind != self.kind {
-            return Err(malformed("framing indicator"));
+            return Err(fault_at("framing indicator"));
         }
         self.is_known = is_known;
         self.step = match kind {
@@ -204,7 +204,7 @@ impl MessageReader {
 
     fn read_request_part(&mut self) -> Result<Progress, EncryptedBodyError> {
         let Some((length, count)) = self.find_bytes(0)? else { return Ok(Progress::Incomplete) };
-        let part = self.rest()[count..count + length].to_vec();
+        let part = self.unread_bytes()[count..count + length].to_vec();
         self.take_head_bytes(count + length)?;
         self.control.push(part);
         if self.control.len() == REQUEST_PARTS {
@@ -214,16 +214,16 @@ impl MessageReader {
     }
 
     fn read_status(&mut self) -> Result<Progress, EncryptedBodyError> {
-        let Some((status, count)) = read_varint(self.rest()) else {
+        let Some((status, count)) = read_varint(self.unread_bytes()) else {
             return Ok(Progress::Incomplete);
         };
         self.take_head_bytes(count)?;
         let section = match status {
             100..200 => Section::Informational,
             200..600 => Section::Header,
-            _ => return Err(malformed("status")),
+            _ => return Err(fault_at("status")),
         };
-        self.status = u16::try_from(status).map_err(|_| malformed("status"))?;
+        self.status = u16::try_from(status).map_err(|_| fault_at("status"))?;
         self.step = self.begin_section(section);
         Ok(Progress::Step)
     }
@@ -236,7 +236,7 @@ impl MessageReader {
     }
 
     fn read_section_length(&mut self, section: Section) -> Result<Progress, EncryptedBodyError> {
-        let Some((length, count)) = read_varint(self.rest()) else {
+        let Some((length, count)) = read_varint(self.unread_bytes()) else {
             return Ok(Progress::Incomplete);
         };
         self.take_head_bytes(count)?;
@@ -267,19 +267,19 @@ impl MessageReader {
         };
         let line = value_at + value_count + value;
         let left = match left {
-            Some(left) => Some(left.checked_sub(line).ok_or(malformed("section of fields"))?),
+            Some(left) => Some(left.checked_sub(line).ok_or(fault_at("section of fields"))?),
             None => None,
         };
         if name == 0 {
-            return Err(malformed("name of a field"));
+            return Err(fault_at("name of a field"));
         }
         self.fields_read += 1;
         if self.fields_read > self.limits.fields {
             return Err(EncryptedBodyError::TooManyFields { max: self.limits.fields });
         }
         if section != Section::Informational {
-            let name = self.rest()[name_count..value_at].to_vec();
-            let value = self.rest()[value_at + value_count..line].to_vec();
+            let name = self.unread_bytes()[name_count..value_at].to_vec();
+            let value = self.unread_bytes()[value_at + value_count..line].to_vec();
             self.fields.push(MessageField { name, value });
         }
         self.take_head_bytes(line)?;
@@ -321,7 +321,7 @@ impl MessageReader {
     }
 
     fn read_content_length(&mut self) -> Result<Progress, EncryptedBodyError> {
-        let Some((length, count)) = read_varint(self.rest()) else {
+        let Some((length, count)) = read_varint(self.unread_bytes()) else {
             return Ok(Progress::Incomplete);
         };
         // The lengths of pieces are content too: there may be any number of them.
@@ -334,12 +334,12 @@ impl MessageReader {
     }
 
     fn read_content(&mut self, left: u64) -> Progress {
-        let available = self.rest().len();
+        let available = self.unread_bytes().len();
         if available == 0 {
             return Progress::Incomplete;
         }
         let taken = usize::try_from(left).unwrap_or(usize::MAX).min(available);
-        let piece = self.rest()[..taken].to_vec();
+        let piece = self.unread_bytes()[..taken].to_vec();
         self.read += taken;
         self.step = match left - taken as u64 {
             0 if self.is_known => self.begin_section(Section::Trailer),
@@ -350,8 +350,8 @@ impl MessageReader {
     }
 
     fn read_padding(&mut self) -> Result<Progress, EncryptedBodyError> {
-        if self.rest().iter().any(|byte| *byte != 0) {
-            return Err(malformed("padding"));
+        if self.unread_bytes().iter().any(|byte| *byte != 0) {
+            return Err(fault_at("padding"));
         }
         self.read = self.bytes.len();
         Ok(Progress::Incomplete)
@@ -360,7 +360,7 @@ impl MessageReader {
     /// The length of bytes whose length stands at `at`, and the number of bytes of that length; `None`
     /// if not all have arrived. Bytes that may never come are refused at once.
     fn find_bytes(&self, at: usize) -> Result<Option<(usize, usize)>, EncryptedBodyError> {
-        let rest = self.rest().get(at..).unwrap_or_default();
+        let rest = self.unread_bytes().get(at..).unwrap_or_default();
         let Some((length, count)) = read_varint(rest) else {
             self.check_head_bytes(at)?;
             return Ok(None);

@@ -15,19 +15,19 @@ pub const INCREMENTAL: &str = "?1";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OhttpForm {
     /// RFC 9458: one ciphertext for the whole message.
-    Whole,
+    SingleChunk,
     /// draft-ietf-ohai-chunked-ohttp-08: a ciphertext for each part of the message.
     Chunked,
 }
 
 impl OhttpForm {
     /// Both forms.
-    pub const ALL: [Self; 2] = [Self::Whole, Self::Chunked];
+    pub const ALL: [Self; 2] = [Self::SingleChunk, Self::Chunked];
 
     /// The media type of requests.
     pub fn request_type(self) -> &'static str {
         match self {
-            Self::Whole => "message/ohttp-req",
+            Self::SingleChunk => "message/ohttp-req",
             Self::Chunked => "message/ohttp-chunked-req",
         }
     }
@@ -35,7 +35,7 @@ impl OhttpForm {
     /// The media type of answers.
     pub fn answer_type(self) -> &'static str {
         match self {
-            Self::Whole => "message/ohttp-res",
+            Self::SingleChunk => "message/ohttp-res",
             Self::Chunked => "message/ohttp-chunked-res",
         }
     }
@@ -50,7 +50,7 @@ impl OhttpForm {
     /// The beginning of HPKE's `info`.
     pub(crate) fn request_label(self) -> &'static [u8] {
         match self {
-            Self::Whole => b"message/bhttp request",
+            Self::SingleChunk => b"message/bhttp request",
             Self::Chunked => b"message/bhttp chunked request",
         }
     }
@@ -58,7 +58,7 @@ impl OhttpForm {
     /// HPKE's label of the secret for the answer.
     pub(crate) fn answer_label(self) -> &'static [u8] {
         match self {
-            Self::Whole => b"message/bhttp response",
+            Self::SingleChunk => b"message/bhttp response",
             Self::Chunked => b"message/bhttp chunked response",
         }
     }

@@ -134,11 +134,11 @@ fn an_exchange_is_opened_in_every_suite_and_however_it_is_cut_into_pieces() {
             assert_eq!(open_answer(&secret, &answer, piece_bytes).unwrap(), b"answer");
         }
         let mut sealer =
-            OhttpRequestSealer::new(key.public_key(), cipher, OhttpForm::Whole).unwrap();
+            OhttpRequestSealer::new(key.public_key(), cipher, OhttpForm::SingleChunk).unwrap();
         let mut request = sealer.head().to_bytes();
         assert!(sealer.seal_chunk(b"part", &mut request).is_err(), "it has one chunk");
         sealer.seal_final_chunk(b"whole", &mut request).unwrap();
-        let (text, secret) = open_request(&key, &request, OhttpForm::Whole, 7).unwrap();
+        let (text, secret) = open_request(&key, &request, OhttpForm::SingleChunk, 7).unwrap();
         assert_eq!(text, b"whole");
         let (mut answer, mut answer_sealer) = secret.seal_answer().unwrap();
         answer_sealer.seal_final_chunk(b"answer", &mut answer).unwrap();
@@ -148,7 +148,7 @@ fn an_exchange_is_opened_in_every_suite_and_however_it_is_cut_into_pieces() {
 }
 
 /// What a chunk reader makes of these parts, each with its name, and the parts.
-fn tampered(parts: &[Vec<u8>]) -> Vec<(&'static str, Vec<u8>)> {
+fn list_changed_requests(parts: &[Vec<u8>]) -> Vec<(&'static str, Vec<u8>)> {
     let [head, first, second, last] = parts else { panic!("four parts") };
     let [head, first, second, last] = [head, first, second, last].map(|part| &part[..]);
     let mut flipped = parts.concat();
@@ -197,7 +197,7 @@ fn the_vectors_of_this_crate_are_what_it_makes() {
         sealer.seal_chunk(TEXTS[0], &mut parts[1]).unwrap();
         sealer.seal_chunk(TEXTS[1], &mut parts[2]).unwrap();
         sealer.seal_final_chunk(TEXTS[2], &mut parts[3]).unwrap();
-        let mut requests = tampered(&parts);
+        let mut requests = list_changed_requests(&parts);
         if kem == BodyKem::XWing {
             requests.truncate(2);
         }
@@ -238,7 +238,7 @@ fn the_vectors_of_this_crate_are_what_it_makes() {
 fn every_way_to_tamper_with_chunks_is_refused() {
     let key = RecipientKey::generate(BodyKem::X25519).unwrap();
     let (_, parts) = seal_request(&key, BodyCipher::Aes256Gcm);
-    for (name, request) in tampered(&parts) {
+    for (name, request) in list_changed_requests(&parts) {
         let opened = open_request(&key, &request, OhttpForm::Chunked, 11).map(|(text, _)| text);
         match name {
             // The form of a length is not authenticated, but what it cuts is.
@@ -266,7 +266,7 @@ fn a_request_opens_in_its_own_form_with_its_own_key_only() {
     };
     assert_eq!(open(&key, &head, OhttpForm::Chunked).unwrap(), TEXTS[0]);
     let wanted = Err(EncryptedBodyError::Decryption);
-    assert_eq!(open(&key, &head, OhttpForm::Whole), wanted);
+    assert_eq!(open(&key, &head, OhttpForm::SingleChunk), wanted);
     let other_id = OhttpRequestHead { key_id: head.key_id ^ 1, ..head.clone() };
     assert_eq!(open(&key, &other_id, OhttpForm::Chunked), wanted);
     let other_cipher = OhttpRequestHead { cipher: BodyCipher::Aes128Gcm, ..head.clone() };

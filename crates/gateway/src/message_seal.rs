@@ -35,7 +35,7 @@ impl MessageSeal {
         self.is_ended = is_last;
         match self.form {
             OhttpForm::Chunked => Ok(self.seal_chunks(text, is_last)?),
-            OhttpForm::Whole => self.seal_whole(text, is_last),
+            OhttpForm::SingleChunk => self.seal_whole(text, is_last),
         }
     }
 

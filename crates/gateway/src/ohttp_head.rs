@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn what_an_ordinary_request_could_not_say_is_refused() {
         let host = HeaderValue::from_static("gateway.example");
-        let read = |message| read_inner_head(message, Some(&host)).err().expect("a refusal");
+        let read = |message| read_inner_head(message, Some(&host)).expect_err("a refusal");
         for (path, authority, fields) in [
             ("/v1", "other.example", &[][..]),
             ("/v1", "gateway.example:443", &[]),

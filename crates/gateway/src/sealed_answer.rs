@@ -34,15 +34,15 @@ pub(crate) struct AnswerTerms {
 /// The body of an answer as it goes to the client: as it is, or encrypted.
 pub(crate) struct GatewayBody {
     inner: ObservedBody,
-    seal: Option<Box<AnswerSeal>>,
+    seal: Option<AnswerSeal>,
 }
 
 /// What encrypts the rest of an answer.
 enum AnswerSeal {
     /// The body is encrypted.
-    Body(BodySeal),
+    Body(Box<BodySeal>),
     /// The whole message is encapsulated.
-    Message(MessageSeal),
+    Message(Box<MessageSeal>),
 }
 
 /// What encrypts the rest of a body.
@@ -72,7 +72,7 @@ impl GatewayBody {
 
     /// The body of an answer that is encapsulated whole. It has not been encrypted otherwise.
     pub(crate) fn with_message_seal(self, seal: MessageSeal) -> Self {
-        Self { inner: self.inner, seal: Some(Box::new(AnswerSeal::Message(seal))) }
+        Self { inner: self.inner, seal: Some(AnswerSeal::Message(Box::new(seal))) }
     }
 }
 
@@ -120,8 +120,8 @@ impl AnswerTerms {
             return answer.map(GatewayBody::clear);
         }
         let seal = BodySeal { sealer, end, has_frame: false, is_ended: false };
-        let seal = Box::new(AnswerSeal::Body(seal));
-        let mut answer = answer.map(|inner| GatewayBody { inner, seal: Some(seal) });
+        let seal = Some(AnswerSeal::Body(Box::new(seal)));
+        let mut answer = answer.map(|inner| GatewayBody { inner, seal });
         *answer.status_mut() = status_with_body(answer.status());
         let headers = answer.headers_mut();
         headers.remove(header::CONTENT_LENGTH);

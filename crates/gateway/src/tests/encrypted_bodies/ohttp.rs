@@ -77,7 +77,7 @@ impl Encapsulated {
 
     /// Encapsulates a request as one ciphertext.
     fn seal_whole(key: &BodyPublicKey, cipher: BodyCipher, message: &[u8]) -> Self {
-        let form = OhttpForm::Whole;
+        let form = OhttpForm::SingleChunk;
         let mut sealer = OhttpRequestSealer::new(key, cipher, form).unwrap();
         let mut parts = vec![sealer.head().to_bytes(), Vec::new()];
         sealer.seal_final_chunk(message, &mut parts[1]).unwrap();
@@ -199,14 +199,16 @@ async fn an_encapsulated_request_that_comes_again_is_refused() {
 
 #[tokio::test]
 async fn a_request_that_a_relay_has_cut_reordered_or_changed_reaches_no_model() {
-    type Change = fn(&[Vec<u8>]) -> Vec<Vec<u8>>;
+    /// What the relay does with the parts, by name, and the refusal: in clear, or encapsulated.
+    type Case<'a> = (&'a str, fn(&[Vec<u8>]) -> Vec<Vec<u8>>, Refusal<'a>);
+    type Refusal<'a> = Result<(&'a str, &'a str), (u16, &'a str)>;
     let (upstream, mut received) = recording_upstream().await;
     let running = gateway_for_clients(upstream, GatewayLimits::default()).await;
     let gateway = running.address;
     let key = fetch_key(gateway, BodyKem::X25519).await;
     let (first, second) = REQUEST.split_at(20);
     // Head, chunk of the head, two chunks of text, final chunk.
-    let cases: [(&str, Change, Result<(&str, &str), (u16, &str)>); 9] = [
+    let cases: [Case<'_>; 9] = [
         ("no chunk", |it| it[..1].to_vec(), Ok(("400", "encrypted_body_truncated"))),
         (
             "half of the head",
@@ -547,7 +549,7 @@ async fn what_is_no_encapsulated_request_is_refused_in_clear() {
         (&body, ("429", "encrypted_body_too_many")),
     ] {
         let is_last = wanted.0 == "422" && body[6] != 3;
-        let kind = if is_last { OhttpForm::Whole.request_type() } else { chunked };
+        let kind = if is_last { OhttpForm::SingleChunk.request_type() } else { chunked };
         let answer = post(gateway, kind, body).await;
         assert_eq!(answer.clear_error(), (wanted.0, wanted.1.into()));
     }
