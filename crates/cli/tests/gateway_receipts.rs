@@ -242,6 +242,14 @@ fn parts_of_an_answer_are_shown_and_the_rest_stays_hidden() {
     for hidden in ["body_hash", "\"sim\"", "chatcmpl", "temperature", id] {
         assert!(!document.contains(hidden), "{hidden}: {document}");
     }
+    // A shown part may have the answer's identifier: it does not lead to the digests.
+    let chat_id = &answer[answer.find("chatcmpl-").unwrap()..];
+    let chat_id = &chat_id[..chat_id.find('"').unwrap()];
+    for path in [format!("/v1/aci/receipts/{chat_id}"), format!("/v1/signature/{chat_id}")] {
+        let get = format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n");
+        let (head, body) = chain.exchange(&get);
+        assert!(head.starts_with("HTTP/1.1 404 "), "{path}: {head}\n{body}");
+    }
     let request = chain.folder.write("request", REQUEST);
     let response = chain.folder.write("response", &answer);
     let secret = chain.folder.write("secret", &secret);

@@ -145,6 +145,8 @@ impl ReceiptDraft {
         let exchange = is_complete.then_some(ExchangeDigests { request, response });
         let kept = KeptExchange { receipt: whole, openable, exchange };
         let Self { receipt_id, owner, .. } = *self;
+        // A shown part with the answer's identifier must not lead to the digests of the rest.
+        let chat_id = chat_id.filter(|_| kept.openable.is_none());
         signer.keep(FinishedReceipt { receipt_id, chat_id, owner, kept });
     }
 
