@@ -9,7 +9,7 @@ use crate::error::ClientError;
 const WANTED: &str = "https://HOST[:PORT] without user, path, query or fragment";
 
 /// Host and port of an attested end. The host is also the TLS server name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     host: String,
     port: u16,

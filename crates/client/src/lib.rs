@@ -35,7 +35,7 @@ pub use error::{Blame, ClientError, RequestBodyError, failed_check};
 pub use gateway_report::{REPORT_NONCE_BYTES, ReportJudge};
 pub use http_proxy::HttpProxy;
 pub use limits::ClientLimits;
-pub use pool::{AnswerBody, AnswerError, HttpClient, PooledAnswer};
+pub use pool::{AnswerBody, AnswerError, HttpClient, PooledAnswer, RequestDeadlines};
 pub use proxy::{VERIFICATION_PATH, VerificationSource, serve};
 pub use relay::{Relay, RelayUrl};
 pub use remote_end::RemoteEnd;

@@ -51,12 +51,23 @@ struct IdleConnection {
     since: Instant,
 }
 
-/// An answer, and whether a connection was opened for it.
+/// An answer, and the connection that it came over.
 pub struct PooledAnswer {
     /// The head, and the body that is read as it arrives.
     pub response: Response<AnswerBody>,
     /// The time of each step of opening the connection; `None` if a pooled connection was used.
     pub opened: Option<ConnectTimings>,
+    /// The appraisal of the connection; `None` on plain TLS, which has no evidence.
+    pub appraisal: Option<SharedAppraisal>,
+}
+
+/// Deadlines of one request for its connection. The client's own limits apply as well.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RequestDeadlines {
+    /// The longest wait until one of the connections is free.
+    pub queue: Option<Duration>,
+    /// The longest time to open and appraise a new connection.
+    pub connect: Option<Duration>,
 }
 
 /// The answer of the attested end to the handshake of a WebSocket.
@@ -120,15 +131,28 @@ impl HttpClient {
         &self,
         request: Request<RequestBody>,
     ) -> Result<PooledAnswer, ClientError> {
+        self.request_within(request, RequestDeadlines::default()).await
+    }
+
+    /// Sends one request as [`HttpClient::request`] does, with deadlines of its own.
+    ///
+    /// # Errors
+    /// Those of [`HttpClient::request`]: [`ClientError::Busy`] after the deadline of the queue, and
+    /// [`ClientError::DialTimeout`] after that of the connection.
+    pub async fn request_within(
+        &self,
+        request: Request<RequestBody>,
+        deadlines: RequestDeadlines,
+    ) -> Result<PooledAnswer, ClientError> {
         let shared = &self.shared;
         let mut request = request;
         request.headers_mut().insert(header::HOST, shared.host.clone());
-        let permit = shared.acquire_permit().await?;
+        let permit = shared.acquire_permit_within(deadlines.queue).await?;
         loop {
             let (mut connection, opened) = match shared.take_idle().await {
                 Some(connection) => (connection, None),
                 None => {
-                    let connection = shared.connect().await?;
+                    let connection = shared.connect_within(deadlines.connect).await?;
                     let timings = connection.timings();
                     (connection, Some(timings))
                 }
@@ -138,8 +162,9 @@ impl HttpClient {
             match tokio::time::timeout(deadline, sent).await {
                 Err(_) => return Err(ClientError::Slow { deadline }),
                 Ok(Ok(response)) => {
+                    let appraisal = connection.appraisal().cloned();
                     let response = shared.lease_answer(response, connection, permit);
-                    return Ok(PooledAnswer { response, opened });
+                    return Ok(PooledAnswer { response, opened, appraisal });
                 }
                 Ok(Err(mut failed)) => match failed.take_message() {
                     Some(unsent) if opened.is_none() => request = unsent,
@@ -217,6 +242,23 @@ impl PoolState {
             QueueError::TimedOut { waited: deadline } => {
                 ClientError::Busy { connections, deadline }
             }
+        })
+    }
+
+    async fn acquire_permit_within(
+        &self,
+        deadline: Option<Duration>,
+    ) -> Result<AdmissionPermit, ClientError> {
+        let connections = self.limits.connections;
+        let acquired = finish_within(deadline, self.acquire_permit()).await;
+        acquired.unwrap_or_else(|deadline| Err(ClientError::Busy { connections, deadline }))
+    }
+
+    async fn connect_within(&self, deadline: Option<Duration>) -> Result<Connection, ClientError> {
+        let opened = finish_within(deadline, self.connect()).await;
+        opened.unwrap_or_else(|deadline| {
+            let target = self.connector.endpoint().to_string();
+            Err(ClientError::DialTimeout { target, deadline })
         })
     }
 
@@ -371,6 +413,17 @@ fn report_missing_evidence(error: &ClientError) {
 
 /// The time after which a pooled connection that is not ready counts as stuck.
 const READY_DEADLINE: Duration = Duration::from_secs(1);
+
+/// Runs `work` to its end, or gives the deadline that it missed.
+async fn finish_within<T>(
+    deadline: Option<Duration>,
+    work: impl Future<Output = T>,
+) -> Result<T, Duration> {
+    match deadline {
+        None => Ok(work.await),
+        Some(deadline) => tokio::time::timeout(deadline, work).await.map_err(|_| deadline),
+    }
+}
 
 /// Locks a mutex. A panic elsewhere leaves its value valid.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
