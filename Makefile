@@ -21,7 +21,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic agents prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic agents prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python wheel sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -125,8 +125,12 @@ vectors: unit  ## foreign attestation vectors, through the command line
 	  python3 ../shared/vectors/run.py $(DEBUG) ../shared/vectors --snp; \
 	else echo "skipped: no foreign vectors"; fi
 
-python: unit $(VENV)/ready  ## the openai package and curl against the server
+python: unit $(VENV)/ready  ## the openai package and curl against the server, and the openai package over attested connections
 	CONFIDE_BIN=$(DEBUG) $(VENV)/bin/python tests/python/test_openai.py
+	CONFIDE_BIN=$(DEBUG) $(VENV)/bin/python tests/python/test_client.py
+
+wheel: build  ## dist/*.whl: the Python package with its native part and the program (docs/python.md)
+	tests/wheel.sh $(abspath $(BINARY))
 
 sigma: tools  ## sigma proofs, by a second checker written from docs/sigma-proofs.md
 	python3 tests/python/check_sigma.py vectors/sigma
@@ -247,5 +251,5 @@ cxx:
 
 clean:  ## remove what was built
 	cargo clean
-	rm -rf $(SP1_TARGET) $(VENV) .venv-seal .venv-statistics .venv-guidellm .venv-aiperf .venv-foreign .venv-kernels .venv-worker .venv-style .venv-tls \
-	  bench-out
+	rm -rf $(SP1_TARGET) $(VENV) .venv-seal .venv-statistics .venv-guidellm .venv-aiperf .venv-foreign .venv-kernels .venv-worker .venv-style .venv-tls .venv-wheel \
+	  bench-out dist

@@ -17,7 +17,8 @@ use confide_client::{
     AllowedOrigins, Binding, ClientError, ClientLimits, Connector, Endpoint, HttpClient,
     PeerAppraisal, VerificationSource, error_chain,
 };
-use confide_evidence::{Attest, UnixSeconds};
+use confide_evidence::Attest;
+use confide_verification::{ConnectionFacts, describe_connection};
 use confide_verifier::{BindingLevel, Policy, Scope};
 use serde_json::{Value, json};
 
@@ -310,25 +311,7 @@ fn describe_verification(
     binding: Binding,
     appraised: &PeerAppraisal,
 ) -> Value {
-    let mut verdict = appraised.verdict().to_json();
-    let mut take = |name: &str| verdict[name].take();
-    let claims = take("claims");
-    json!({
-        "endpoint": url,
-        "via": via,
-        "binding": binding.name(),
-        "simulated": appraised.is_simulated(),
-        "scope": take("scope"),
-        "root": take("root"),
-        "tcb_status": take("tcb_status"),
-        "advisories": take("advisories"),
-        "config_digest": claims["config_digest"],
-        "weights": claims["weights"],
-        "claimed_guarantee": claims["guarantee"],
-        "not_after": appraised.not_after(),
-        "not_after_utc": UnixSeconds(appraised.not_after()).utc().to_string(),
-        "checks": take("checks"),
-    })
+    describe_connection(&ConnectionFacts { url, via, binding: binding.name() }, appraised)
 }
 
 #[cfg(test)]

@@ -3,10 +3,9 @@
 
 use std::{fmt::Write as _, path::Path};
 
-use confide_disclosure::{
-    Direction, DirectionCommitment, Excerpt, OpenedBody, Seed, Selector, TRANSCRIPT_BYTES_MAX,
-};
-use confide_receipt::{COMMITMENT, Json, RECEIPT_BYTES_MAX, RECEIVED_EVENT, RETURNED_EVENT};
+use confide_disclosure::{Direction, Excerpt, OpenedBody, Seed, Selector, TRANSCRIPT_BYTES_MAX};
+use confide_receipt::{Json, RECEIPT_BYTES_MAX};
+use confide_verification::{event_of, read_commitment};
 use zeroize::Zeroizing;
 
 use crate::{
@@ -14,9 +13,6 @@ use crate::{
     files::{read_credential, read_file},
     verify::disclosure::words::shown_bytes_name,
 };
-
-/// The depths of the trees of bodies: 1 KiB to 16 MiB.
-const DEPTHS: std::ops::RangeInclusive<i64> = 4..=18;
 
 /// Where a receipt that commits to bodies comes from.
 const OPENABLE_HINT: &str =
@@ -69,22 +65,6 @@ pub(crate) fn make_excerpt(
     Ok(Excerpt { receipt: document.to_canonical().into_bytes(), request, response })
 }
 
-/// The commitment in an event of a body.
-pub(crate) fn read_commitment(event: &Json) -> Option<DirectionCommitment> {
-    let commitment = event.get(COMMITMENT)?;
-    let depth = match commitment.get("depth")? {
-        Json::Integer(depth) if DEPTHS.contains(depth) => u8::try_from(*depth).ok()?,
-        _ => return None,
-    };
-    let digest = |name| {
-        let text = commitment.get_text(name)?;
-        let mut digest = [0; 32];
-        hex::decode_to_slice(text, &mut digest).ok()?;
-        (hex::encode(digest) == text).then_some(digest)
-    };
-    Some(DirectionCommitment { depth, length: digest("length")?, root: digest("root")? })
-}
-
 /// One line for each part that the file shows, read from the file itself.
 pub(crate) fn describe_parts(excerpt: &Excerpt) -> Result<String, CliError> {
     let document = Json::parse(&excerpt.receipt, RECEIPT_BYTES_MAX).map_err(CliError::new)?;
@@ -103,14 +83,6 @@ pub(crate) fn describe_parts(excerpt: &Excerpt) -> Result<String, CliError> {
         }
     }
     Ok(text)
-}
-
-/// The type of the event of a body.
-pub(crate) fn event_of(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Request => RECEIVED_EVENT,
-        Direction::Response => RETURNED_EVENT,
-    }
 }
 
 fn find_body_event(document: &Json, direction: Direction) -> Option<&Json> {

@@ -2,6 +2,7 @@
 
 use confide_channel::ChannelError;
 use confide_client::{Blame, ClientError, error_chain};
+use confide_verification::OptionStyle;
 
 use crate::error::CliError;
 
@@ -11,7 +12,7 @@ pub(crate) const STATUS_REFUSED: u8 = 1;
 /// The hints that a command gives where its peer is not used.
 pub(crate) struct PeerHints<'a> {
     /// The hint after a failed check of the evidence, by the name of the check.
-    pub(crate) check: fn(&str) -> &'static str,
+    pub(crate) check: fn(&str) -> String,
     /// The hint where the peer demands evidence of this end.
     pub(crate) attester: &'a str,
     /// The hint where the peer could not be reached or judged.
@@ -33,7 +34,7 @@ pub(crate) fn explain_client_error(
             failed_check_error(
                 url,
                 &format!("check `{check}` failed: {text}"),
-                (hints.check)(check),
+                &(hints.check)(check),
             )
         }
         Blame::Network => CliError::new(format!("{url} could not be judged: {text}"))
@@ -54,28 +55,6 @@ pub(crate) fn failed_check_error(url: &str, reason: &str, hint: &str) -> CliErro
 }
 
 /// What to do after a failed check of a server's evidence.
-pub(crate) fn hint_for_check(check: &str) -> &'static str {
-    match check {
-        "root" => {
-            "the evidence does not lead to a root of the policy; simulated evidence needs its own \
-             policy.toml, or its root.der with --root"
-        }
-        "config_digest" => {
-            "the server's configuration is not one that the policy pins: it may send prompts \
-             elsewhere"
-        }
-        "scope" => {
-            "pin the server's configuration and program: `confide policy pin FILE --digest HEX` \
-             with its config_digest, and [workload] as `confide policy init` writes it; \
-             dangerous_scope = \"platform\" in the policy accepts any program"
-        }
-        "binding" => {
-            "the policy demands session binding: start the server with --binding session, and omit \
-             --binding here"
-        }
-        "debug" => "the host can read the memory of a TEE in debug mode",
-        "collateral" => "give --collateral FILE, or let the gateway staple it",
-        "evidence" => "the server shows no readable evidence: check that it is an attested server",
-        _ => "nothing was sent to it",
-    }
+pub(crate) fn hint_for_check(check: &str) -> String {
+    confide_verification::hint_for_check(check, OptionStyle::Flag)
 }

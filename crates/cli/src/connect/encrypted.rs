@@ -187,6 +187,7 @@ fn explain_error(args: &EncryptedConnection<'_>, error: &ClientError) -> CliErro
         check: |_| {
             "nothing was sent. The gateway needs --receipts --encrypted-bodies, and its configuration and program \
              have to be those of the policy"
+                .into()
         },
         attester: "",
         network: &|error| {

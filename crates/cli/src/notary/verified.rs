@@ -270,13 +270,13 @@ fn explain_channel_error(via: &str, error: &ClientError) -> CliError {
 fn explain_key_error(via: &str, error: &AppraisalError) -> CliError {
     let check = error.failed_check();
     let reason = format!("check `{check}` of its signing key's evidence failed: {error}");
-    failed_check_error(via, &reason, hint_for_key_check(check))
+    failed_check_error(via, &reason, &hint_for_key_check(check))
 }
 
-fn hint_for_key_check(check: &str) -> &'static str {
+fn hint_for_key_check(check: &str) -> String {
     match check {
         "scope" | "binding" => hint_for_check(check),
-        _ => "nothing was sent to it",
+        _ => "nothing was sent to it".into(),
     }
 }
 

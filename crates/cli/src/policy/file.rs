@@ -4,7 +4,8 @@ use std::{fmt::Display, path::Path};
 
 use confide_client::PolicyAppraiser;
 use confide_evidence::certificate::Certificate;
-use confide_verifier::{POLICY_LENGTH_MAX, Policy, Roots};
+use confide_verification::{POLICY_HINT, clip_lines, nearest_known_key};
+use confide_verifier::{POLICY_LENGTH_MAX, Policy};
 use toml::Table;
 
 use crate::{
@@ -12,10 +13,6 @@ use crate::{
     files::{ROOT_BYTES_MAX, read_file, read_text},
     process::unix_now,
 };
-
-/// The hint for a policy that cannot be read.
-pub(crate) const HINT: &str =
-    "docs/policy.md lists every key; `confide policy init --from EVIDENCE` writes a policy";
 
 /// The table of rules for a notary's statements, which are not about evidence.
 const DISCLOSURE: &str = "disclosure";
@@ -45,7 +42,7 @@ pub(super) fn parse_without_disclosure(text: &str) -> Result<Policy, String> {
 
 /// Reads the text of a policy's file.
 pub(crate) fn read_policy_text(path: &Path) -> Result<String, CliError> {
-    read_text(path, POLICY_LENGTH_MAX as u64, "TOML").map_err(|error| error.with_hint(HINT))
+    read_text(path, POLICY_LENGTH_MAX as u64, "TOML").map_err(|error| error.with_hint(POLICY_HINT))
 }
 
 /// The appraiser of a policy's file, without endorsements of its own.
@@ -54,17 +51,14 @@ pub(crate) fn read_appraiser(path: &Path) -> Result<PolicyAppraiser, CliError> {
 }
 
 /// The policy with one more root (DER), where one is given.
-pub(crate) fn add_root(mut policy: Policy, root: Option<&Path>) -> Result<Policy, CliError> {
+pub(crate) fn add_root(policy: Policy, root: Option<&Path>) -> Result<Policy, CliError> {
     let Some(path) = root else { return Ok(policy) };
     let der = read_file(path, ROOT_BYTES_MAX)?;
     Certificate::parse("root certificate", &der).map_err(|error| {
         CliError::in_file(path)(error)
             .with_hint("--root takes DER; `openssl x509 -outform der` makes it from PEM")
     })?;
-    let (listed, added) = (policy.roots.to_string(), Roots::from_der(&der).to_string());
-    let names: Vec<String> = listed.split(" or ").chain([added.as_str()]).map(Into::into).collect();
-    policy.roots = Roots::from_names(&names).map_err(CliError::new)?;
-    Ok(policy)
+    confide_verification::add_root(policy, &der).map_err(CliError::new)
 }
 
 /// Explains why a text cannot be used as a policy.
@@ -72,39 +66,9 @@ pub(crate) fn explain_error(path: &Path, error: &dyn Display) -> CliError {
     let text = error.to_string();
     let failure = CliError::new(format!("{}: {}", path.display(), clip_lines(&text)));
     match nearest_known_key(&text) {
-        Some(key) => failure.with_hint(format!("did you mean `{key}`? {HINT}")),
-        None => failure.with_hint(HINT),
+        Some(key) => failure.with_hint(format!("did you mean `{key}`? {POLICY_HINT}")),
+        None => failure.with_hint(POLICY_HINT),
     }
-}
-
-/// Describes the error of a policy in a few short lines.
-pub(crate) fn describe_error(error: &dyn Display) -> String {
-    let text = error.to_string();
-    match nearest_known_key(&text) {
-        Some(key) => format!("{}\ndid you mean `{key}`?", clip_lines(&text)),
-        None => clip_lines(&text),
-    }
-}
-
-/// Shortens the lines of an error: a parser quotes the line that it cannot read, however long.
-fn clip_lines(text: &str) -> String {
-    const LINE_CHARS_MAX: usize = 120;
-    let clip = |line: &str| match line.char_indices().nth(LINE_CHARS_MAX) {
-        None => line.to_owned(),
-        Some((at, _)) => format!("{}…", &line[..at]),
-    };
-    text.trim_end().lines().map(clip).collect::<Vec<_>>().join("\n")
-}
-
-/// The most similar known key, where the parser names an unknown one.
-fn nearest_known_key(error: &str) -> Option<&str> {
-    let (_, after) = error.split_once("unknown field `")?;
-    let (got, after) = after.split_once('`')?;
-    let line = after.lines().next()?;
-    // Between back quotes: every second part is a name.
-    let known = line.split('`').skip(1).step_by(2);
-    let (distance, key) = known.map(|key| (strsim::levenshtein(got, key), key)).min()?;
-    (distance <= (got.len() / 3).max(2)).then_some(key)
 }
 
 #[cfg(test)]

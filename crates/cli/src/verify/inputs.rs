@@ -2,16 +2,13 @@
 
 use std::path::Path;
 
-use confide_evidence::{
-    ParseError, ReportData, certificate::Certificate, gpu::DeviceCertificate, pem,
-    snp::AmdCertificate,
-};
+use confide_evidence::ReportData;
+use confide_verification::{POLICY_HINT, describe_policy_error, parse_root};
 use confide_verifier::{POLICY_LENGTH_MAX, Policy, Roots};
 
 use crate::{
     error::CliError,
     files::{ROOT_BYTES_MAX, read_file},
-    policy::file,
 };
 
 /// Exit status where something was judged and rejected.
@@ -32,36 +29,17 @@ pub(super) fn read_policy(policy: Option<&Path>, root: Option<&Path>) -> Result<
 }
 
 fn parse_policy(path: &Path) -> Result<Policy, CliError> {
-    let explain = |reason: String| CliError::in_file(path)(reason).with_hint(file::HINT);
+    let explain = |reason: String| CliError::in_file(path)(reason).with_hint(POLICY_HINT);
     let bytes = read_file(path, POLICY_LENGTH_MAX as u64)?;
     let text = String::from_utf8(bytes).map_err(|_| explain("policy is not UTF-8".into()))?;
-    Policy::from_toml(&text).map_err(|error| explain(file::describe_error(&error)))
+    Policy::from_toml(&text).map_err(|error| explain(describe_policy_error(&error)))
 }
 
 /// Reads a root certificate of any vendor, DER or one PEM certificate; gives its DER.
 pub(super) fn read_root(path: &Path) -> Result<Vec<u8>, CliError> {
-    const SUBJECT: &str = "root certificate";
-    let bytes = read_file(path, ROOT_BYTES_MAX)?;
-    let explain = |error: ParseError| {
+    parse_root(&read_file(path, ROOT_BYTES_MAX)?).map_err(|error| {
         CliError::in_file(path)(error).with_hint("--root takes one certificate, DER or PEM")
-    };
-    let der = if bytes.trim_ascii_start().starts_with(b"-----BEGIN") {
-        match &mut pem::decode_chain(SUBJECT, &bytes).map_err(explain)?[..] {
-            [der] => std::mem::take(der),
-            _ => return Err(explain(ParseError::TooMany { subject: SUBJECT, limit: 1 })),
-        }
-    } else {
-        bytes
-    };
-    match Certificate::parse(SUBJECT, &der) {
-        Err(error)
-            if AmdCertificate::parse(SUBJECT, &der).is_err()
-                && DeviceCertificate::parse(SUBJECT, &der).is_err() =>
-        {
-            Err(explain(error))
-        }
-        _ => Ok(der),
-    }
+    })
 }
 
 /// Reads the 64 bytes of a quote's report data, for `clap`.

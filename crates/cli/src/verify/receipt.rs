@@ -1,8 +1,6 @@
 //! `confide verify receipt`: whether an answer is that of an attested gateway, by its signed receipt.
 
 pub(crate) mod body_key;
-mod judgement;
-mod refusal;
 mod report;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -10,6 +8,9 @@ use std::{path::PathBuf, process::ExitCode};
 use confide_disclosure::{EXCERPT_BYTES_MAX, EXCERPT_MAGIC, Excerpt};
 use confide_evidence::collateral::COLLATERAL_LENGTH_MAX;
 use confide_receipt::{Nonce, RECEIPT_BYTES_MAX, REPORT_BYTES_MAX, parse_nonce};
+use confide_verification::{
+    ReceiptInput, ReceiptRules, ReceiptVerdict, judge_receipt, split_excerpt,
+};
 
 use super::inputs::read_policy;
 use crate::{
@@ -18,7 +19,6 @@ use crate::{
     process::unix_now,
     time::parse_time,
 };
-use judgement::{ReceiptFiles, ReceiptRules, ReceiptVerdict, judge_receipt};
 
 /// The longest body of a request or an answer, in bytes.
 const BODY_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -84,7 +84,7 @@ fn judge_files(args: &ReceiptArgs) -> Result<ReceiptVerdict, CliError> {
         skips_configuration: args.dangerous_skip_config_digest,
     };
     let (receipt, excerpt) = read_receipt(args)?;
-    let files = ReceiptFiles {
+    let input = ReceiptInput {
         report: read_file(&args.report, REPORT_BYTES_MAX as u64)?,
         receipt,
         excerpt,
@@ -92,7 +92,7 @@ fn judge_files(args: &ReceiptArgs) -> Result<ReceiptVerdict, CliError> {
         request: read_optional_file(args.request.as_deref(), BODY_BYTES_MAX)?,
         response: read_optional_file(args.response.as_deref(), BODY_BYTES_MAX)?,
     };
-    Ok(judge_receipt(&files, &rules))
+    Ok(judge_receipt(&input, &rules))
 }
 
 /// Reads the receipt itself, or the excerpt in which it is.
@@ -114,8 +114,7 @@ fn read_receipt(args: &ReceiptArgs) -> Result<(Vec<u8>, Option<Excerpt>), CliErr
         let hint = "an excerpt has the parts of the bodies that it shows";
         return Err(in_file("an excerpt needs no --request and no --response").with_hint(hint));
     }
-    let mut excerpt = Excerpt::decode(&bytes).map_err(CliError::in_file(&args.receipt))?;
-    Ok((std::mem::take(&mut excerpt.receipt), Some(excerpt)))
+    split_excerpt(bytes).map_err(CliError::in_file(&args.receipt))
 }
 
 #[cfg(test)]

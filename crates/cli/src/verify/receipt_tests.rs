@@ -1,25 +1,21 @@
 //! Receipts at the command line: accepted, refused by name, or not readable.
 
-use std::{collections::BTreeSet, fs};
+use std::fs;
 
 use clap::Parser;
 use confide_disclosure::{Direction, DirectionHasher, Excerpt, Seed, Selector};
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee};
 use confide_receipt::{
-    AttestationReport, BodyDigest, COMMITMENT, CONFIGURATION_EVENT, Event, FORWARDED_EVENT, Json,
-    Keyset, RECEIVED_EVENT, RETURNED_EVENT, Receipt, ReceiptKey, ReportContent, digest_text,
+    BodyDigest, COMMITMENT, CONFIGURATION_EVENT, Event, FORWARDED_EVENT, Json, Keyset,
+    RECEIVED_EVENT, RETURNED_EVENT, Receipt, ReceiptKey, ReportContent, digest_text,
 };
-use confide_verifier::{Expect, Outcome, Policy, Reason, Scope};
+use confide_verification::ReceiptRefusal;
+use confide_verifier::{Outcome, Reason, Scope};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::*;
-use crate::{
-    excerpt::{ExcerptFiles, make_excerpt},
-    verify::inputs::parse_hex,
-};
-use judgement::judge_without_evidence;
-use refusal::ReceiptRefusal;
+use crate::excerpt::{ExcerptFiles, make_excerpt};
 
 #[test]
 fn a_receipt_with_both_bodies_is_accepted_from_each_kind_of_machine() {
@@ -457,87 +453,6 @@ fn files_that_are_missing_or_too_long_are_named() {
     let nonce = "0F".repeat(32);
     let arguments = ["t", "r", "--report", "r", "--policy", "p", "--nonce", &nonce];
     assert!(Test::try_parse_from(arguments).is_err());
-}
-
-/// `vectors/receipt`, which the second checker in Python judges too.
-#[test]
-fn every_vector_is_judged_as_it_says() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/receipt/receipts.json");
-    let vectors: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    let mut codes = BTreeSet::new();
-    for case in vectors["cases"].as_array().unwrap() {
-        let text = |name: &str| case[name].as_str().map(|text| text.as_bytes().to_vec());
-        let number = |name: &str| case[name].as_u64().unwrap();
-        let report = vectors["reports"][case["report"].as_str().unwrap()].as_str().unwrap();
-        let report = AttestationReport::parse(report.as_bytes(), None).unwrap();
-        let digests = |name: &str| {
-            let digests = case[name].as_array()?.iter().map(|digest| digest.as_str().unwrap());
-            Some(Expect::AnyOf(digests.map(|digest| parse_hex(digest).unwrap()).collect()))
-        };
-        let policy = Policy {
-            config_digest: digests("configurations"),
-            weights: digests("weights"),
-            key_validity_s_max: number("key_validity_s_max"),
-            ..Policy::default()
-        };
-        let rules =
-            ReceiptRules { policy, nonce: None, at: number("at"), skips_configuration: false };
-        let receipt = text("receipt").unwrap();
-        let files = ReceiptFiles {
-            receipt,
-            request: text("request"),
-            response: text("response"),
-            ..ReceiptFiles::default()
-        };
-        let verdict = judge_without_evidence(&files, &rules, report.keyset());
-        let refused = verdict.outcome.as_ref().err().map(ReceiptRefusal::code);
-        assert_eq!(json!(refused), case["refused"], "{}", case["name"]);
-        if refused.is_none() {
-            assert_eq!(json!(verdict.is_answer_cut()), case["answer_cut"], "{}", case["name"]);
-        }
-        codes.extend(refused);
-    }
-    assert_eq!(codes.len(), 11, "{codes:?}");
-}
-
-/// `vectors/receipt/excerpts.json`, which the second implementation in Python makes.
-#[test]
-fn every_excerpt_is_judged_as_its_vector_says() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/receipt");
-    let read = |name: &str| -> Value {
-        serde_json::from_slice(&fs::read(format!("{folder}/{name}.json")).unwrap()).unwrap()
-    };
-    let report = read("receipts")["reports"]["gateway"].as_str().unwrap().to_owned();
-    let report = AttestationReport::parse(report.as_bytes(), None).unwrap();
-    let policy = Policy { config_digest: Some(Expect::DangerousAny), ..Policy::default() };
-    let rules = ReceiptRules { policy, nonce: None, at: NOW + 60, skips_configuration: false };
-    let excerpts = read("excerpts");
-    let cases = excerpts["cases"].as_array().unwrap();
-    assert!(cases.len() >= 20);
-    for case in cases {
-        let bytes = hex::decode(case["excerpt"].as_str().unwrap()).unwrap();
-        let Ok(excerpt) = Excerpt::decode(&bytes) else {
-            assert_eq!(case["refused"], "format", "{}", case["name"]);
-            continue;
-        };
-        assert_eq!(excerpt.encode(), bytes, "{}", case["name"]);
-        let receipt = excerpt.receipt.clone();
-        let files = ReceiptFiles { receipt, excerpt: Some(excerpt), ..ReceiptFiles::default() };
-        let verdict = judge_without_evidence(&files, &rules, report.keyset());
-        let refused = verdict.outcome.as_ref().err().map(ReceiptRefusal::code);
-        assert_eq!(json!(refused), case["refused"], "{}", case["name"]);
-        if refused.is_none() {
-            let mut shown = Vec::new();
-            for body in &verdict.shown {
-                let name = body.direction.as_str();
-                for piece in &body.pieces {
-                    shown.push(json!([name, piece.start, hex::encode(&piece.bytes)]));
-                }
-                shown.extend(body.length.map(|length| json!([name, "length", length])));
-            }
-            assert_eq!(json!(shown), case["shown"], "{}", case["name"]);
-        }
-    }
 }
 
 /// The bodies, as options.

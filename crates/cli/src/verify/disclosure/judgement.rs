@@ -7,14 +7,13 @@ use confide_disclosure::{
     VerifyError,
 };
 use confide_evidence::{EvidenceKind, UnixSeconds, claims::Claims, detect_kind};
+use confide_verification::is_labelled_simulated;
 use confide_verifier::{
     Appraised, AwsLc, Endorsements, Evidence, Outcome, Policy, Reason, Rejection, RootKind, Roots,
     Scope, UnixTime, appraise, snp,
 };
 use serde::Deserialize;
 use toml::{Table, Value};
-
-use crate::verify::quote::is_labelled_simulated;
 
 /// How far a notary's clock may be ahead, in seconds.
 const CLOCK_AHEAD_S_MAX: u64 = 60;

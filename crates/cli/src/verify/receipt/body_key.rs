@@ -5,12 +5,11 @@ use confide_client::JudgedKey;
 use confide_encrypted_body::{BodyKem, BodyPublicKey};
 use confide_evidence::weights_claim::WeightsClaim;
 use confide_receipt::{AttestationReport, BodyKeyEntry, Nonce};
-use confide_verifier::{Appraised, BindingLevel, DangerousScope, Expect, Policy, Scope};
-
-use super::{
-    judgement::{ReceiptFiles, ReceiptRules, check_keyset, is_evidence_simulated, judge_evidence},
-    refusal::ReceiptRefusal,
+use confide_verification::{
+    ReceiptInput, ReceiptRefusal, ReceiptRules, check_keyset, is_evidence_simulated,
+    judge_report_evidence,
 };
+use confide_verifier::{Appraised, BindingLevel, DangerousScope, Expect, Policy, Scope};
 
 /// The reason why a report gives no key.
 #[derive(Debug, thiserror::Error)]
@@ -65,10 +64,10 @@ pub(crate) fn judge_body_key(
     let report = AttestationReport::parse(report, Some(nonce));
     let report = report.map_err(|error| refuse(ReceiptRefusal::Report(error)))?;
     let collateral = collateral.map(<[u8]>::to_vec);
-    let files = ReceiptFiles { collateral, ..ReceiptFiles::default() };
+    let files = ReceiptInput { collateral, ..ReceiptInput::default() };
     let (policy_of_evidence, nonce) = (policy.clone(), Some(*nonce));
     let rules = ReceiptRules { policy: policy_of_evidence, nonce, at, skips_configuration: false };
-    let evidence = judge_evidence(&report, &files, &rules).map_err(refuse)?;
+    let evidence = judge_report_evidence(&report, &files, &rules).map_err(refuse)?;
     let not_after = check_keyset(report.keyset(), &rules).map_err(refuse)?;
     let (wanted, got) = (policy.key_validity_s_max, not_after.saturating_sub(at));
     if got > wanted {

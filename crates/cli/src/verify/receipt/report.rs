@@ -2,15 +2,10 @@
 
 use std::fmt::Write as _;
 
-use confide_disclosure::ShownBytes;
-use confide_receipt::SignedReceipt;
-use confide_verifier::{Check, Outcome, Scope};
-use serde_json::{Value, json};
+use confide_verification::{OptionStyle, ReceiptRefusal, ReceiptVerdict, ShownBody};
+use confide_verifier::{Outcome, Scope};
+use serde_json::json;
 
-use super::{
-    judgement::{ReceiptVerdict, ShownBody},
-    refusal::ReceiptRefusal,
-};
 use crate::{
     answer::CommandReport,
     error::CliError,
@@ -23,47 +18,27 @@ use crate::{
     },
 };
 
-/// The description of the clock in a receipt.
-const GATEWAY_CLOCK: &str = "the gateway's clock";
-
 /// The answer about a receipt that was judged.
 pub(super) fn describe_verdict(verdict: &ReceiptVerdict) -> CommandReport {
     let mut text = format_all_checks(verdict) + &format_shown(verdict);
-    let (outcome, status, scope) = match &verdict.outcome {
+    let status = match &verdict.outcome {
         Ok(scope) => {
             let word = if *scope == Scope::Workload { "yes" } else { PLATFORM_ONLY };
             text += &verdict_line(word, describe_acceptance(verdict, *scope));
-            ("accepted", 0, *scope)
+            0
         }
         Err(refusal) => {
-            let (word, outcome, status) = match refusal.is_unreadable() {
-                true => ("not judged", "error", NOT_JUDGED),
-                false => ("no", "rejected", REJECTED),
+            let (word, status) = match refusal.is_unreadable() {
+                true => ("not judged", NOT_JUDGED),
+                false => ("no", REJECTED),
             };
             text += &verdict_line(word, format_args!("{}: {refusal}", refusal.code()));
-            text.extend(refusal.hint().map(|hint| format!("hint: {hint}\n")));
-            (outcome, status, Scope::Platform)
+            let hint = refusal.hint(OptionStyle::Flag);
+            text.extend(hint.map(|hint| format!("hint: {hint}\n")));
+            status
         }
     };
-    let refusal = verdict.outcome.as_ref().err();
-    let evidence = match (&verdict.evidence, refusal) {
-        (Some(appraised), _) => appraised.to_json(),
-        (None, Some(ReceiptRefusal::Evidence(rejection))) => rejection.to_json(),
-        _ => Value::Null,
-    };
-    let json = json!({
-        "outcome": outcome,
-        "scope": scope.as_str(),
-        "refused": refusal.map(ReceiptRefusal::code),
-        "reason": refusal.map(ToString::to_string),
-        "checks": checks_json(&verdict.checks),
-        "answer_cut": verdict.is_answer_cut(),
-        "shown": verdict.shown.iter().map(shown_json).collect::<Value>(),
-        "receipt": verdict.receipt.as_ref().map(receipt_json),
-        "time_is": GATEWAY_CLOCK,
-        "evidence": evidence,
-    });
-    CommandReport { text, json, status }
+    CommandReport { text, json: verdict.to_json(), status }
 }
 
 /// The answer for programs where an input could not be read; people get the error itself.
@@ -77,7 +52,7 @@ pub(super) fn describe_unreadable(error: &CliError) -> CommandReport {
         "answer_cut": false,
         "shown": [],
         "receipt": null,
-        "time_is": GATEWAY_CLOCK,
+        "time_is": "the gateway's clock",
         "evidence": null,
     });
     CommandReport { text: String::new(), json, status: NOT_JUDGED }
@@ -131,23 +106,4 @@ fn format_shown(verdict: &ReceiptVerdict) -> String {
         }
     }
     text
-}
-
-fn shown_json(ShownBody { direction, pieces, length }: &ShownBody) -> Value {
-    let piece = |piece: &ShownBytes| json!({ "start": piece.start, "bytes_hex": hex::encode(&piece.bytes) });
-    let pieces: Vec<Value> = pieces.iter().map(piece).collect();
-    json!({ "body": direction.as_str(), "pieces": pieces, "length": length })
-}
-
-fn checks_json(checks: &[Check]) -> Value {
-    let line = |check: &Check| {
-        let (outcome, detail) = (check.outcome.as_str(), check.detail.to_string());
-        json!({ "name": check.name, "outcome": outcome, "detail": detail })
-    };
-    checks.iter().map(line).collect()
-}
-
-/// The document without its signature.
-fn receipt_json(receipt: &SignedReceipt) -> Value {
-    serde_json::from_str(&receipt.document().to_canonical()).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use confide_disclosure::{Direction, Excerpt, OpenedBody, ShownBytes};
+use confide_disclosure::{Direction, EXCERPT_MAGIC, Excerpt, FormatError, OpenedBody, ShownBytes};
 use confide_evidence::{EvidenceKind, UnixSeconds, detect_kind, weights_claim::WeightsSource};
 use confide_receipt::{
     AttestationReport, CONFIGURATION_EVENT, FORWARDED_EVENT, Keyset, MODEL_EVENT, Nonce,
@@ -12,14 +12,19 @@ use confide_verifier::{
     Appraised, Check, Evidence, Expect, Outcome, Policy, Rejection, RootKind, Scope, UnixTime,
 };
 
+use serde_json::{Value, json};
+
 use super::refusal::ReceiptRefusal;
 use crate::{
-    excerpt::{event_of, read_commitment},
-    verify::quote::{CpuEndorsements, is_labelled_simulated},
+    commitment::{event_of, read_commitment},
+    endorsements::{CpuEndorsements, is_labelled_simulated},
 };
 
 /// How far a gateway's clock may be ahead, in seconds.
 const CLOCK_AHEAD_S_MAX: u64 = 60;
+
+/// The description of the clock in a receipt.
+const GATEWAY_CLOCK: &str = "the gateway's clock";
 
 /// The checks in their order.
 const CHECKS: [&str; 9] = [
@@ -34,70 +39,132 @@ const CHECKS: [&str; 9] = [
     "response",
 ];
 
-/// The content of the files that are judged.
+/// What is judged.
 #[derive(Default)]
-pub(super) struct ReceiptFiles {
-    pub(super) report: Vec<u8>,
-    pub(super) receipt: Vec<u8>,
+pub struct ReceiptInput {
+    /// The gateway's attestation report with the keyset that the receipt names, JSON (aci/1).
+    pub report: Vec<u8>,
+    /// The receipt of one answer, JSON (aci/1).
+    pub receipt: Vec<u8>,
     /// The parts of the bodies that are shown, if it is an excerpt.
-    pub(super) excerpt: Option<Excerpt>,
+    pub excerpt: Option<Excerpt>,
     /// Endorsements instead of the report's.
-    pub(super) collateral: Option<Vec<u8>>,
-    pub(super) request: Option<Vec<u8>>,
-    pub(super) response: Option<Vec<u8>>,
+    pub collateral: Option<Vec<u8>>,
+    /// The body of the request, byte by byte as it was sent.
+    pub request: Option<Vec<u8>>,
+    /// The body of the answer, byte by byte as it came.
+    pub response: Option<Vec<u8>>,
 }
 
 /// The rules by which a receipt is judged.
-pub(super) struct ReceiptRules {
+pub struct ReceiptRules {
     /// The policy for the gateway's evidence and configuration.
-    pub(super) policy: Policy,
+    pub policy: Policy,
     /// The nonce of the request for the report, if it had one.
-    pub(super) nonce: Option<Nonce>,
+    pub nonce: Option<Nonce>,
     /// Unix seconds at which all has to be valid.
-    pub(super) at: u64,
+    pub at: u64,
     /// Whether any configuration is accepted.
-    pub(super) skips_configuration: bool,
+    pub skips_configuration: bool,
 }
 
 /// The verdict on a receipt, with the checks that led to it.
-pub(super) struct ReceiptVerdict {
-    pub(super) checks: Vec<Check>,
+pub struct ReceiptVerdict {
+    /// The checks in their order.
+    pub checks: Vec<Check>,
     /// The accepted evidence; rejected evidence is in the refusal.
-    pub(super) evidence: Option<Appraised>,
+    pub evidence: Option<Appraised>,
     /// The receipt, once its signature was found valid.
-    pub(super) receipt: Option<SignedReceipt>,
+    pub receipt: Option<SignedReceipt>,
     /// The parts of the bodies that an excerpt shows, once they were found to be the committed ones.
-    pub(super) shown: Vec<ShownBody>,
+    pub shown: Vec<ShownBody>,
     /// The scope of the acceptance, or the reason why there is none.
-    pub(super) outcome: Result<Scope, ReceiptRefusal>,
+    pub outcome: Result<Scope, ReceiptRefusal>,
 }
 
 impl ReceiptVerdict {
     /// The outcome of the check with this name.
-    pub(super) fn outcome_of(&self, name: &str) -> Outcome {
+    pub fn outcome_of(&self, name: &str) -> Outcome {
         let check = self.checks.iter().find(|check| check.name == name);
         check.map_or(Outcome::NotEvaluated, |check| check.outcome)
     }
 
+    /// The verdict as one object.
+    pub fn to_json(&self) -> Value {
+        let refusal = self.outcome.as_ref().err();
+        let (outcome, scope) = match &self.outcome {
+            Ok(scope) => ("accepted", *scope),
+            Err(refusal) if refusal.is_unreadable() => ("error", Scope::Platform),
+            Err(_) => ("rejected", Scope::Platform),
+        };
+        let evidence = match (&self.evidence, refusal) {
+            (Some(appraised), _) => appraised.to_json(),
+            (None, Some(ReceiptRefusal::Evidence(rejection))) => rejection.to_json(),
+            _ => Value::Null,
+        };
+        json!({
+            "outcome": outcome,
+            "scope": scope.as_str(),
+            "refused": refusal.map(ReceiptRefusal::code),
+            "reason": refusal.map(ToString::to_string),
+            "checks": self.checks.iter().map(check_json).collect::<Value>(),
+            "answer_cut": self.is_answer_cut(),
+            "shown": self.shown.iter().map(shown_json).collect::<Value>(),
+            "receipt": self.receipt.as_ref().map(receipt_json),
+            "time_is": GATEWAY_CLOCK,
+            "evidence": evidence,
+        })
+    }
+
     /// Whether the receipt says that the answer was cut.
-    pub(super) fn is_answer_cut(&self) -> bool {
+    pub fn is_answer_cut(&self) -> bool {
         self.receipt.as_ref().is_some_and(|receipt| receipt.is_cut(RETURNED_EVENT))
     }
 }
 
 /// The parts of one body that are shown.
-pub(super) struct ShownBody {
-    pub(super) direction: Direction,
-    pub(super) pieces: Vec<ShownBytes>,
+pub struct ShownBody {
+    /// The body: request or response.
+    pub direction: Direction,
+    /// The parts in their order.
+    pub pieces: Vec<ShownBytes>,
     /// The length of the whole body, if it is shown.
-    pub(super) length: Option<u64>,
+    pub length: Option<u64>,
 }
 
 /// Judges a receipt: every check in its order, up to the first that fails.
-pub(super) fn judge_receipt(files: &ReceiptFiles, rules: &ReceiptRules) -> ReceiptVerdict {
+pub fn judge_receipt(files: &ReceiptInput, rules: &ReceiptRules) -> ReceiptVerdict {
     let mut judgement = Judgement::new(files, rules);
     let outcome = judgement.run_checks();
     ReceiptVerdict { outcome, ..judgement.verdict }
+}
+
+/// Takes the receipt out of an excerpt, which begins with a magic number; other bytes are the receipt itself.
+///
+/// # Errors
+/// [`FormatError`] if it is an excerpt that cannot be read.
+pub fn split_excerpt(bytes: Vec<u8>) -> Result<(Vec<u8>, Option<Excerpt>), FormatError> {
+    if !bytes.starts_with(EXCERPT_MAGIC) {
+        return Ok((bytes, None));
+    }
+    let mut excerpt = Excerpt::decode(&bytes)?;
+    Ok((std::mem::take(&mut excerpt.receipt), Some(excerpt)))
+}
+
+fn check_json(check: &Check) -> Value {
+    let (outcome, detail) = (check.outcome.as_str(), check.detail.to_string());
+    json!({ "name": check.name, "outcome": outcome, "detail": detail })
+}
+
+fn shown_json(ShownBody { direction, pieces, length }: &ShownBody) -> Value {
+    let piece = |piece: &ShownBytes| json!({ "start": piece.start, "bytes_hex": hex::encode(&piece.bytes) });
+    let pieces: Vec<Value> = pieces.iter().map(piece).collect();
+    json!({ "body": direction.as_str(), "pieces": pieces, "length": length })
+}
+
+/// The document without its signature.
+fn receipt_json(receipt: &SignedReceipt) -> Value {
+    serde_json::from_str(&receipt.document().to_canonical()).unwrap_or_default()
 }
 
 fn new_check(name: &'static str, outcome: Outcome, detail: impl Into<String>) -> Check {
@@ -113,13 +180,13 @@ struct BodyCheck<'a> {
 }
 
 impl<'a> BodyCheck<'a> {
-    fn of_request(files: &'a ReceiptFiles) -> Self {
+    fn of_request(files: &'a ReceiptInput) -> Self {
         let bytes = files.request.as_deref();
         let refusal = ReceiptRefusal::Request;
         Self { name: "request", direction: Direction::Request, bytes, refusal }
     }
 
-    fn of_response(files: &'a ReceiptFiles) -> Self {
+    fn of_response(files: &'a ReceiptInput) -> Self {
         let bytes = files.response.as_deref();
         let refusal = ReceiptRefusal::Response;
         Self { name: "response", direction: Direction::Response, bytes, refusal }
@@ -128,13 +195,13 @@ impl<'a> BodyCheck<'a> {
 
 /// A receipt's checks while they run.
 struct Judgement<'a> {
-    files: &'a ReceiptFiles,
+    files: &'a ReceiptInput,
     rules: &'a ReceiptRules,
     verdict: ReceiptVerdict,
 }
 
 impl<'a> Judgement<'a> {
-    fn new(files: &'a ReceiptFiles, rules: &'a ReceiptRules) -> Self {
+    fn new(files: &'a ReceiptInput, rules: &'a ReceiptRules) -> Self {
         let checks = CHECKS.map(|name| new_check(name, Outcome::NotEvaluated, "not reached"));
         let verdict = ReceiptVerdict {
             checks: checks.into(),
@@ -153,7 +220,7 @@ impl<'a> Judgement<'a> {
             Some(_) => "made for the nonce".into(),
             None => "made without a nonce, so its age is unknown".into(),
         })?;
-        let evidence = judge_evidence(&report, self.files, self.rules);
+        let evidence = judge_report_evidence(&report, self.files, self.rules);
         let evidence = self.note("evidence", evidence, |it| it.scope().as_str().into())?;
         let scope = evidence.scope();
         self.verdict.evidence = Some(evidence);
@@ -185,7 +252,7 @@ impl<'a> Judgement<'a> {
     fn check_configuration(&mut self, receipt: &SignedReceipt) -> Result<bool, ReceiptRefusal> {
         const NAME: &str = "configuration";
         let wanted = match &self.rules.policy.config_digest {
-            _ if self.rules.skips_configuration => Err("--dangerous-skip-config-digest was given"),
+            _ if self.rules.skips_configuration => Err("any is accepted, as was asked for"),
             None => Err("the policy names none"),
             Some(Expect::DangerousAny) => Err("the policy says dangerous-any"),
             Some(wanted) => Ok(wanted),
@@ -243,7 +310,7 @@ impl<'a> Judgement<'a> {
             return Ok(());
         }
         let Some(bytes) = bytes else {
-            self.skip(name, &format!("no --{name} was given{suffix}"));
+            self.skip(name, &format!("it was not given{suffix}"));
             return Ok(());
         };
         let has_commitment = receipt.find_event(event).and_then(read_commitment).is_some();
@@ -295,12 +362,15 @@ impl<'a> Judgement<'a> {
     }
 }
 
-/// Judges the quote of a report as `confide verify evidence` does, with the report data that follows
+/// Judges the quote of a report as [`crate::judge_evidence`] does, with the report data that follows
 /// from keyset and nonce. The configuration is that of the receipt, and a demand on connections does
 /// not apply to a key that signs receipts.
-pub(super) fn judge_evidence(
+///
+/// # Errors
+/// [`ReceiptRefusal`] if there is no evidence of a CPU, or if it is refused.
+pub fn judge_report_evidence(
     report: &AttestationReport,
-    files: &ReceiptFiles,
+    files: &ReceiptInput,
     rules: &ReceiptRules,
 ) -> Result<Appraised, ReceiptRefusal> {
     let refuse = |rejection: Rejection| ReceiptRefusal::Evidence(Box::new(rejection));
@@ -323,17 +393,20 @@ pub(super) fn judge_evidence(
 }
 
 /// Whether the evidence that was judged is simulated, by a label of its endorsements.
-pub(super) fn is_evidence_simulated(
+pub fn is_evidence_simulated(
     evidence: &Appraised,
     report: &AttestationReport,
-    files: &ReceiptFiles,
+    files: &ReceiptInput,
 ) -> bool {
     let endorsements = files.collateral.as_deref().or(report.collateral());
     evidence.root().kind == RootKind::Custom && endorsements.is_some_and(is_labelled_simulated)
 }
 
 /// Checks that the keyset has not expired, and gives the time when it does.
-pub(super) fn check_keyset(keyset: &Keyset, rules: &ReceiptRules) -> Result<u64, ReceiptRefusal> {
+///
+/// # Errors
+/// [`ReceiptRefusal::ExpiredKeyset`], and [`ReceiptRefusal::Report`] if it has no such time.
+pub fn check_keyset(keyset: &Keyset, rules: &ReceiptRules) -> Result<u64, ReceiptRefusal> {
     let not_after = keyset.not_after().map_err(ReceiptRefusal::Report)?;
     match not_after < rules.at {
         true => Err(ReceiptRefusal::ExpiredKeyset { not_after, at: rules.at }),
@@ -424,7 +497,7 @@ fn compare_weights(
 /// Judges a receipt with the keyset of a report whose quote is not judged.
 #[cfg(test)]
 pub(super) fn judge_without_evidence(
-    files: &ReceiptFiles,
+    files: &ReceiptInput,
     rules: &ReceiptRules,
     keyset: &Keyset,
 ) -> ReceiptVerdict {

@@ -1,0 +1,177 @@
+//! Failures, and the exceptions that Python sees.
+
+use confide_client::{AnswerError, AppraisalError, Blame, ClientError, error_chain};
+use confide_verification::{
+    EvidenceError, OptionStyle, POLICY_HINT, describe_policy_error, hint_for_check,
+};
+use pyo3::{prelude::*, types::PyDict};
+use serde_json::{Value, json};
+
+/// The module with the classes of exceptions.
+const MODULE: &str = "confide.errors";
+
+/// The phase of an exchange that failed, named as httpx names its exceptions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TransportFault {
+    Connect,
+    ConnectTimeout,
+    Pool,
+    Protocol,
+    Read,
+    ReadTimeout,
+    WriteTimeout,
+}
+
+impl TransportFault {
+    /// The name of the exception in httpx.
+    fn exception(self) -> &'static str {
+        match self {
+            Self::Connect => "ConnectError",
+            Self::ConnectTimeout => "ConnectTimeout",
+            Self::Pool => "PoolTimeout",
+            Self::Protocol => "RemoteProtocolError",
+            Self::Read => "ReadError",
+            Self::ReadTimeout => "ReadTimeout",
+            Self::WriteTimeout => "WriteTimeout",
+        }
+    }
+}
+
+/// The reason why there is no result.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// What was given cannot be used.
+    Input { message: String, hint: Option<String> },
+    /// The policy cannot be used.
+    Policy { message: String },
+    /// Evidence was judged and refused.
+    Attestation { message: String, check: String, hint: Option<String>, document: Value },
+    /// A receipt was judged and refused, or there is none.
+    Receipt { message: String, check: String, hint: Option<String>, document: Value },
+    /// The network, or a peer that is silent or broken.
+    Transport { fault: TransportFault, message: String },
+}
+
+impl Failure {
+    /// What was given cannot be used.
+    pub(crate) fn input(message: impl ToString) -> Self {
+        Self::Input { message: message.to_string(), hint: None }
+    }
+
+    /// The policy cannot be used.
+    pub(crate) fn policy(error: &dyn std::fmt::Display) -> Self {
+        Self::Policy { message: describe_policy_error(error) }
+    }
+
+    /// A phase of the exchange failed.
+    pub(crate) fn transport(fault: TransportFault, message: impl ToString) -> Self {
+        Self::Transport { fault, message: message.to_string() }
+    }
+
+    /// Evidence that could not be judged.
+    pub(crate) fn of_evidence(error: &EvidenceError) -> Self {
+        let style = OptionStyle::Keyword;
+        Self::Input { message: error.describe(style), hint: error.hint(style) }
+    }
+
+    /// The failure of a request to the attested end at `url`.
+    pub(crate) fn of_client(url: &str, error: &ClientError) -> Self {
+        let text = error.rejection().map_or_else(|| error_chain(error), ToString::to_string);
+        match error.blame() {
+            Blame::Evidence => {
+                let check = error.failed_check().unwrap_or("evidence").to_owned();
+                Self::Attestation {
+                    message: format!("{url} is not accepted: check `{check}` failed: {text}"),
+                    hint: Some(hint_for_check(&check, OptionStyle::Keyword)),
+                    document: describe_refusal(url, &check, &text, error.rejection()),
+                    check,
+                }
+            }
+            Blame::Local => Self::input(format!("{url}: {text}")),
+            Blame::Network => {
+                Self::transport(fault_of(error), format!("{url} could not be judged: {text}"))
+            }
+        }
+    }
+
+    /// The failure of an answer that broke off.
+    pub(crate) fn of_answer(error: &AnswerError) -> Self {
+        let fault = match error {
+            AnswerError::Paused { .. } => TransportFault::ReadTimeout,
+            AnswerError::Broken(_) => TransportFault::Read,
+            AnswerError::Encryption(_) => TransportFault::Protocol,
+        };
+        Self::transport(fault, error_chain(error))
+    }
+
+    /// The exception; it is the interpreter's own one if the package is damaged.
+    pub(crate) fn into_exception(self, py: Python<'_>) -> PyErr {
+        self.try_into_exception(py).unwrap_or_else(|error| error)
+    }
+
+    fn try_into_exception(self, py: Python<'_>) -> PyResult<PyErr> {
+        let fields = PyDict::new(py);
+        let (class, message) = match self {
+            Self::Input { message, hint } => {
+                fields.set_item("hint", hint)?;
+                ("InputError", message)
+            }
+            Self::Policy { message } => {
+                fields.set_item("hint", POLICY_HINT)?;
+                ("PolicyError", message)
+            }
+            Self::Attestation { message, check, hint, document } => {
+                set_verdict(&fields, &check, hint, &document)?;
+                ("AttestationError", message)
+            }
+            Self::Receipt { message, check, hint, document } => {
+                set_verdict(&fields, &check, hint, &document)?;
+                ("ReceiptError", message)
+            }
+            Self::Transport { fault, message } => {
+                fields.set_item("exception", fault.exception())?;
+                ("TransportFault", message)
+            }
+        };
+        let exception = py.import(MODULE)?.getattr(class)?.call((message,), Some(&fields))?;
+        Ok(PyErr::from_value(exception))
+    }
+}
+
+fn set_verdict(
+    fields: &Bound<'_, PyDict>,
+    check: &str,
+    hint: Option<String>,
+    document: &Value,
+) -> PyResult<()> {
+    fields.set_item("check", check)?;
+    fields.set_item("hint", hint)?;
+    fields.set_item("document", document.to_string())
+}
+
+/// The verification document of a peer that was refused.
+fn describe_refusal(
+    url: &str,
+    check: &str,
+    reason: &str,
+    rejection: Option<&AppraisalError>,
+) -> Value {
+    let mut document = match rejection {
+        Some(AppraisalError::Rejected(rejection)) => rejection.to_json(),
+        _ => json!({ "outcome": "rejected", "scope": "platform", "reason": reason, "checks": [] }),
+    };
+    document["endpoint"] = url.into();
+    document["failed_check"] = check.into();
+    document
+}
+
+fn fault_of(error: &ClientError) -> TransportFault {
+    match error {
+        ClientError::DialTimeout { .. } => TransportFault::ConnectTimeout,
+        ClientError::QueueFull { .. } | ClientError::Busy { .. } => TransportFault::Pool,
+        ClientError::Slow { .. } => TransportFault::ReadTimeout,
+        ClientError::Http(error) if error.is_parse() => TransportFault::Protocol,
+        ClientError::Http(_) => TransportFault::Read,
+        _ => TransportFault::Connect,
+    }
+}

@@ -1,0 +1,35 @@
+//! The native part of the Python package `confide` (docs/python.md): attested connections and requests over them, and
+//! verdicts on evidence and receipts. Python reads files and speaks httpx; everything that decides is here.
+
+mod answer;
+mod attested_end;
+mod client;
+mod exchange;
+mod failure;
+mod inputs;
+mod kept_report;
+mod operation;
+mod receipts;
+mod request_body;
+mod runtime;
+mod verify;
+
+use pyo3::pymodule;
+
+/// Requests over attested connections, and verdicts on evidence and receipts.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::answer::Answer;
+    #[pymodule_export]
+    use crate::client::Client;
+    #[pymodule_export]
+    use crate::operation::Operation;
+    #[pymodule_export]
+    use crate::verify::{verify_evidence, verify_receipt};
+
+    /// The version of the workspace.
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "it is a name of Python's")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}
