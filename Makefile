@@ -210,7 +210,7 @@ walk: build prover  ## runs what the README, docs/start.md and docs/notary.md sa
 	python3 tests/walk.py $(BINARY) docs/start.md
 	python3 tests/walk.py $(BINARY) docs/notary.md
 
-long: build prover seal walk  ## what CI has no time for: the release build, ten minutes of fuzzing a parser, the full suites
+long: build prover seal walk wheel  ## what CI has no time for: the release build, ten minutes of fuzzing a parser, the full suites
 	tests/fuzz.sh 600
 	cargo package --allow-dirty --locked $(LIBRARIES)
 	$(MAKE) semver

@@ -33,6 +33,11 @@ OnEnd = Callable[[Any, BaseException | None], None]
 # The longest body of a request, and of an answer whose receipt is verified.
 BODY_BYTES_MAX = 64 * 1024 * 1024
 
+# Options of the libraries that would take requests past the attested connections, or would be ignored.
+_FOREIGN_OPTIONS = frozenset(
+    "app cert http1 http2 limits mounts proxies proxy transport verify".split()
+)
+
 
 @dataclass(frozen=True)
 class _ClientOptions:
@@ -346,7 +351,12 @@ def _native_client(
 
 
 def _make_client(client: Any, transport: Any, options: dict[str, Any]) -> Any:
-    """A client that reads no proxies from the environment: they would take requests past the transport."""
+    """A client that sends everything through the transport."""
+    for name in options:
+        if name in _FOREIGN_OPTIONS:
+            raise TypeError(
+                f"{name} does not apply to an attested client, which has connections of its own"
+            )
     return client(transport=transport, **{"trust_env": False, **options})
 
 

@@ -323,6 +323,13 @@ class Refusals(unittest.TestCase):
         with self.assertRaises(confide.InputError):
             confide.http_client(policy=SITE.policy, binding="tls")  # type: ignore[arg-type]
 
+    def test_options_that_lead_past_the_attested_connection(self) -> None:
+        for make in [confide.http_client, confide.async_http_client]:
+            for option in ["mounts", "proxy", "transport", "verify"]:
+                options: dict[str, Any] = {option: None}
+                with self.subTest(option), self.assertRaises(TypeError):
+                    make(policy=SITE.policy, **options)
+
     def test_an_address_without_tls(self) -> None:
         with (
             confide.http_client(policy=SITE.policy) as client,

@@ -13,7 +13,7 @@ use std::{
 use confide_channel::tunnel::{self, AllowList, AllowedOrigins, TunnelDeadlines};
 use confide_client::{
     AppraisalError, Binding, Blame, ClientError, ClientLimits, Connector, Endpoint, HttpClient,
-    PolicyAppraiser, empty_body, whole_body,
+    PolicyAppraiser, RequestDeadlines, empty_body, whole_body,
 };
 use confide_fake_attester::{FakeAttester, Fault};
 use confide_verifier::Policy;
@@ -71,12 +71,37 @@ async fn requests_use_kept_attested_connections_with_either_binding() {
         let post = Request::post("/v1/completions").body(whole_body("{}")).unwrap();
         let second = client.request(post).await.unwrap();
         assert!(second.opened.is_none(), "the kept connection was not used");
+        let own = second.appraisal.clone().expect("the answer came over an attested connection");
         assert_eq!(read_text(second).await, "ok");
         let appraised = client.latest_appraisal().unwrap();
+        assert!(Arc::ptr_eq(&own, &appraised));
         assert_eq!(appraised.guarantee(), "none (simulated)");
         assert!(appraised.is_simulated());
         assert_eq!(appraised.verdict().claims().unwrap().config_digest, site::CONFIG_DIGEST);
     }
+}
+
+#[tokio::test]
+async fn a_request_with_deadlines_of_its_own_waits_no_longer() {
+    // It accepts connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let appraiser = appraiser(policy(&attester()));
+    let limits = ClientLimits { connections: 1, ..ClientLimits::default() };
+    let connector = connector(silent.local_addr().unwrap(), Binding::Key, &appraiser, limits);
+    let client = Arc::new(HttpClient::new(connector, limits, now));
+    let short = Some(Duration::from_millis(50));
+    let deadlines = RequestDeadlines { connect: short, ..RequestDeadlines::default() };
+    let refused = client.request_within(get(), deadlines).await;
+    assert!(matches!(refused, Err(ClientError::DialTimeout { .. })));
+    // Another request opens the only connection meanwhile.
+    let (_first, _) = silent.accept().await.unwrap();
+    let opening = client.clone();
+    let other = tokio::spawn(async move { opening.request(get()).await.is_ok() });
+    let (_second, _) = silent.accept().await.unwrap();
+    let deadlines = RequestDeadlines { queue: short, ..RequestDeadlines::default() };
+    let refused = client.request_within(get(), deadlines).await;
+    assert!(matches!(refused, Err(ClientError::Busy { .. })));
+    other.abort();
 }
 
 #[tokio::test]
