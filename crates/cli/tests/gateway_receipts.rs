@@ -270,6 +270,8 @@ fn parts_of_an_answer_are_shown_and_the_rest_stays_hidden() {
     let accepted = chain.verify(out.as_ref(), &report, &[]);
     assert_eq!(accepted.status, Some(0), "{}{}", accepted.stdout, accepted.stderr);
     assert!(accepted.stdout.contains("data: [DONE]"), "{}", accepted.stdout);
+    let whole = "of     POST /v1/chat/completions, status 200\n";
+    assert!(accepted.stdout.contains(whole), "{}", accepted.stdout);
     assert!(accepted.stdout.contains(&format!("response.length  {}", answer.len())));
     assert!(accepted.stdout.contains("nothing of it is shown"), "{}", accepted.stdout);
     // A shown byte that is another.

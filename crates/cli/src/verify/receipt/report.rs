@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use confide_receipt::{Json, RETURNED_EVENT};
 use confide_verification::{OptionStyle, ReceiptRefusal, ReceiptVerdict, ShownBody};
 use confide_verifier::{Outcome, Scope};
 use serde_json::json;
@@ -92,9 +93,19 @@ fn describe_acceptance(verdict: &ReceiptVerdict, scope: Scope) -> String {
     format!("{program}; {bodies}{cut}{}", describe_root(evidence))
 }
 
-/// Writes the parts of the bodies that were found to be the committed ones.
+/// Writes the parts of the bodies that were found to be the committed ones, after what they are parts of:
+/// the text of an error is not an answer.
 fn format_shown(verdict: &ReceiptVerdict) -> String {
     let mut text = String::new();
+    if let Some(receipt) = verdict.receipt.as_ref().filter(|_| !verdict.shown.is_empty()) {
+        let part = |name| to_printable(receipt.document().get_text(name).unwrap_or("?"));
+        let event = receipt.find_event(RETURNED_EVENT);
+        let status = match event.and_then(|event| event.get("status")) {
+            Some(Json::Integer(status)) => status.to_string(),
+            _ => "?".into(),
+        };
+        let _ = writeln!(text, "of     {} {}, status {status}", part("method"), part("endpoint"));
+    }
     for ShownBody { direction, pieces, length } in &verdict.shown {
         for piece in pieces {
             let name = shown_bytes_name(*direction, piece);
