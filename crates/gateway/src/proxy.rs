@@ -53,7 +53,7 @@ use crate::{
     request_head,
     request_model::{RequestModel, check_json_headers, find_model},
     route::{PathPattern, Route, WEBSOCKET, websocket_method},
-    sealed_answer::{AnswerTerms, GatewayBody},
+    sealed_answer::{self, AnswerTerms, GatewayBody},
     server_group::{Destination, ServerGroup, ServerPermit, ServerSet},
     trailers::TrailerRule,
     upstream::Upstream,
@@ -271,7 +271,7 @@ impl Proxy {
         let answer = self.answer_observed(request, connection, &mut terms).await;
         match terms {
             Some(terms) => terms.seal(answer),
-            None => answer.map(GatewayBody::clear),
+            None => sealed_answer::pass_clear(answer),
         }
     }
 

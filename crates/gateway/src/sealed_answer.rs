@@ -76,6 +76,14 @@ impl GatewayBody {
     }
 }
 
+/// An answer that is not encrypted, without the fields by which a model server could claim that it is.
+pub(crate) fn pass_clear(mut answer: Response<ObservedBody>) -> Response<GatewayBody> {
+    for name in [NONCE_FIELD, BODY_END_FIELD] {
+        answer.headers_mut().remove(name);
+    }
+    answer.map(GatewayBody::clear)
+}
+
 impl AnswerSeal {
     fn seal_piece(&mut self, text: &[u8], is_last: bool) -> Result<Bytes, BodyError> {
         match self {
@@ -117,7 +125,7 @@ impl AnswerTerms {
     pub(crate) fn seal(self, answer: Response<ObservedBody>) -> Response<GatewayBody> {
         let Self { nonce, sealer, end, method } = self;
         if method == Method::HEAD {
-            return answer.map(GatewayBody::clear);
+            return pass_clear(answer);
         }
         let seal = BodySeal { sealer, end, has_frame: false, is_ended: false };
         let seal = Some(AnswerSeal::Body(Box::new(seal)));
