@@ -234,7 +234,7 @@ class _AsyncPieces:
     async def __aiter__(self) -> AsyncIterator[bytes]:
         exchange = self._exchange
         try:
-            while (piece := await _run(self._answer.start_read)) is not None:
+            while (piece := await _await_operation(self._answer.start_read)) is not None:
                 yield exchange.keep(piece)
             receipt = exchange.receipt
             if receipt is not None:
@@ -244,7 +244,7 @@ class _AsyncPieces:
                     receipt.id,
                     bytes(exchange.body),
                 )
-                receipt.verification = parse_document(await _run(start))
+                receipt.verification = parse_document(await _await_operation(start))
         except TransportFault as fault:
             exchange.raise_fault(fault)
 
@@ -296,7 +296,7 @@ class _AsyncTransport:
         wire = _to_wire(self.library, request, bytes(body))
         exchange = _Exchange(self.library, self._client, wire, self._receipts)
         try:
-            answer = await _run(functools.partial(self._client.start_send, wire))
+            answer = await _await_operation(functools.partial(self._client.start_send, wire))
         except TransportFault as fault:
             exchange.raise_fault(fault)
         head = exchange.take_answer(answer)
@@ -306,7 +306,7 @@ class _AsyncTransport:
         self._client.close()
 
 
-async def _run(start: Callable[[OnEnd], native.Operation]) -> Any:
+async def _await_operation(start: Callable[[OnEnd], native.Operation]) -> Any:
     """Waits for work in the background; it is stopped where the task is cancelled."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
