@@ -33,7 +33,7 @@ use crate::{
     options::{Binding, ClientOptions, RecordTuning, ServerOptions, SessionVersion},
     plain::PlainClient,
     server::Server,
-    session::SessionTerms,
+    session_terms::SessionTerms,
 };
 
 const LONG: Duration = Duration::from_secs(60);

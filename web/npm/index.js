@@ -1,0 +1,86 @@
+// `fetch` over attested TLS that ends in here: in the page, or in the Node process. Nothing between here and
+// the attested program reads what is sent; the tunnel sees TLS records only.
+
+import { openConnection } from './connection.js';
+import { toError } from './errors.js';
+import { readLimits } from './limits.js';
+import { Pool } from './pool.js';
+import { tunnelAddress } from './websocket.js';
+import { loadVerifier } from './wasm.js';
+
+export { AttestationError, ConnectionError } from './errors.js';
+
+const OPTIONS = ['server', 'policy', 'tunnel', 'collateral', 'binding', 'limits'];
+
+/**
+ * Connects to `server`, verifies it by `policy`, and resolves to a `fetch` for that server alone.
+ *
+ * See index.d.ts for the options and the errors.
+ */
+export async function createFetch(options) {
+  const unknown = Object.keys(options).find((name) => !OPTIONS.includes(name));
+  if (unknown) throw new TypeError(`option ${unknown} is not known, wanted ${OPTIONS.join(', ')}`);
+  const server = readServer(options.server);
+  const limits = readLimits(options.limits);
+  if (options.tunnel) tunnelAddress(options.tunnel, server.target);
+  else if (!globalThis.process?.versions?.node) throw new TypeError('a page needs a `tunnel`: it has no sockets');
+  const verifier = await makeVerifier(server.label, options.policy, options.collateral);
+  let latest;
+  const pool = new Pool(async () => {
+    const connection = await openConnection(verifier, server, options, limits).catch((thrown) => {
+      throw toError(server.label, thrown);
+    });
+    latest = connection.verification;
+    return connection;
+  }, limits);
+  // Verified before anybody relies on it.
+  pool.release(await pool.acquire());
+  const fetch = (input, init) => send(pool, server, limits, input, init);
+  Object.defineProperty(fetch, 'verification', {
+    get: () => ({ endpoint: server.label, via: options.tunnel ?? null, ...latest }),
+  });
+  fetch.close = () => pool.close();
+  return fetch;
+}
+
+async function makeVerifier(label, policy, collateral) {
+  if (typeof policy !== 'string') throw new TypeError('policy is missing: wanted the text of a policy in TOML');
+  const bytes = typeof collateral === 'string' ? new TextEncoder().encode(collateral) : collateral;
+  try {
+    return await loadVerifier(policy, bytes);
+  } catch (thrown) {
+    throw toError(label, thrown);
+  }
+}
+
+function readServer(text) {
+  const wanted = 'wanted https://HOST[:PORT] without user, path, query or fragment';
+  let url;
+  try {
+    url = new URL(text);
+  } catch (cause) {
+    throw new TypeError(`server address ${text} is not usable: ${wanted}`, { cause });
+  }
+  if (url.protocol !== 'https:' || url.pathname !== '/' || url.search || url.hash || url.username || url.password) {
+    throw new TypeError(`server address ${text} is not usable: ${wanted}`);
+  }
+  const port = Number(url.port || 443);
+  const target = `${url.hostname}:${port}`;
+  const host = url.hostname.replace(/^\[|\]$/g, '');
+  return { label: text, origin: url.origin, authority: url.host, target, name: host, host, port };
+}
+
+async function send(pool, server, limits, input, init) {
+  const url = new URL(input instanceof Request ? input.url : input, server.origin);
+  if (url.origin !== server.origin) {
+    throw new TypeError(`${url.origin} is not the attested server: this fetch sends to ${server.origin} only`);
+  }
+  const request = input instanceof Request ? new Request(input, init) : new Request(url, init);
+  const body = new Uint8Array(await request.arrayBuffer());
+  if (body.byteLength > limits.requestBytes) {
+    throw new TypeError(`request body is ${body.byteLength} bytes, wanted at most ${limits.requestBytes}`);
+  }
+  request.signal?.throwIfAborted();
+  const connection = await pool.acquire();
+  return connection.send(request, body, () => pool.release(connection));
+}
