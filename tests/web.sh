@@ -60,13 +60,13 @@ start model "$confide" serve --engine sim --listen 127.0.0.1:0 --ttft-ms 50 --to
 for binding in key session; do
   start "$binding" "$confide" gateway --listen 127.0.0.1:0 --upstream "http://$(read_ready model listen)" \
     --simulate "$work/attester" --binding "$binding"
-  digest=$(read_ready "$binding" config_digest)
-  "$confide" policy pin "$work/attester/policy.toml" --digest "$digest" >"$work/pin"
+  cp "$work/attester/policy.toml" "$work/$binding.toml"
+  "$confide" policy pin "$work/$binding.toml" --digest "$(read_ready "$binding" config_digest)" >"$work/pin"
 done
 start tunnel "$confide" tunnel --listen 127.0.0.1:0 --allow "127.0.0.1:$recorder" \
   --allow-origin "http://localhost:$page"
-printf '{"policy": "%s", "tunnel": "ws://%s", "recorder": %s, "page": %s, "key": %s, "session": %s}\n' \
-  "$work/attester/policy.toml" "$(read_ready tunnel listen)" "$recorder" "$page" "$(port key)" "$(port session)" \
+printf '{"folder": "%s", "tunnel": "ws://%s", "recorder": %s, "page": %s, "key": %s, "session": %s}\n' \
+  "$work" "$(read_ready tunnel listen)" "$recorder" "$page" "$(port key)" "$(port session)" \
   >"$work/setup.json"
 
 flags=()

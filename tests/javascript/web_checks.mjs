@@ -62,7 +62,7 @@ async function refuse(options, wanted) {
 export async function checkRefusals({ policy, ...options }) {
   const other = policy.replace(/^(mrtd\s*=\s*\[?\s*")(..)/m, (_, before, byte) => before + (byte === 'ff' ? '00' : 'ff'));
   hold(other !== policy, 'the policy names the program');
-  await refuse({ ...options, policy: other }, 'workload');
+  await refuse({ ...options, policy: other }, 'measurements');
   const production = policy.replace(/^roots.*$/m, 'roots = ["intel-production"]');
   await refuse({ ...options, policy: production }, 'root');
 }

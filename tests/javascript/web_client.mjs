@@ -12,7 +12,8 @@ import { ConnectionError, createFetch } from '../../web/npm/index.js';
 import { PROMPT, chat, checkChats, checkRefusals, readStream } from './web_checks.mjs';
 
 const setup = JSON.parse(readFileSync(process.argv[2], 'utf8'));
-const policy = readFileSync(setup.policy, 'utf8');
+const policies = Object.fromEntries(
+  ['key', 'session'].map((binding) => [binding, readFileSync(`${setup.folder}/${binding}.toml`, 'utf8')]));
 let checks = 0;
 
 async function check(name, run) {
@@ -38,6 +39,7 @@ async function record(port) {
 
 for (const binding of ['key', 'session']) {
   const server = `https://127.0.0.1:${setup[binding]}`;
+  const policy = policies[binding];
   await check(`a chat and a streamed chat over a plain socket, ${binding} binding`, async () => {
     const fetch = await createFetch({ server, policy, binding });
     assert.equal(fetch.verification.simulated, true);
@@ -66,6 +68,7 @@ for (const binding of ['key', 'session']) {
 
 await check('requests to another origin and unknown options are refused', async () => {
   const server = `https://127.0.0.1:${setup.key}`;
+  const policy = policies.key;
   const fetch = await createFetch({ server, policy });
   await assert.rejects(fetch('https://example.org/'), TypeError);
   fetch.close();
@@ -76,7 +79,8 @@ await check('requests to another origin and unknown options are refused', async 
 });
 
 await check('an abandoned or aborted answer leaves the others alone', async () => {
-  const fetch = await createFetch({ server: `https://127.0.0.1:${setup.session}`, policy, binding: 'session' });
+  const server = `https://127.0.0.1:${setup.session}`;
+  const fetch = await createFetch({ server, policy: policies.session, binding: 'session' });
   const controller = new AbortController();
   const aborted = await fetch('/v1/chat/completions', { ...chat(true), signal: controller.signal });
   const abandoned = await fetch('/v1/chat/completions', chat(true));
@@ -88,6 +92,7 @@ await check('an abandoned or aborted answer leaves the others alone', async () =
 });
 
 await check('a server that is not there, and a tunnel that refuses, are network errors', async () => {
+  const policy = policies.key;
   const gone = createFetch({ server: `https://127.0.0.1:${setup.recorder}`, policy });
   await assert.rejects(gone, (error) => error instanceof ConnectionError && /cannot be reached/.test(error.message));
   const refused = createFetch({ server: 'https://127.0.0.1:9', tunnel: setup.tunnel, policy });

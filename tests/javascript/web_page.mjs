@@ -36,7 +36,7 @@ forwarder.listen(setup.recorder, '127.0.0.1');
 
 function readFor(path) {
   if (path === '/setup.json') return readFileSync(setupFile);
-  if (path === '/policy.toml') return readFileSync(setup.policy);
+  if (/^\/(key|session)\.toml$/.test(path)) return readFileSync(join(setup.folder, path));
   if (path === '/') return readFileSync(new URL('tests/javascript/web_page.html', checkout));
   if (path.includes('..') || !/^\/(web\/npm|tests\/javascript)\//.test(path)) return null;
   return readFileSync(new URL(path.slice(1), checkout));

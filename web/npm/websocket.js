@@ -74,9 +74,11 @@ class WebSocketCarrier {
   }
 
   #fail(message) {
-    this.#failure ??= new ConnectionError(message);
+    // Node's WebSocket reports an error again while it is being closed.
+    if (this.#failure) return;
+    this.#failure = new ConnectionError(message);
     this.#wake();
-    this.close();
+    this.#socket.close();
   }
 
   /** The bytes of the server, piece by piece. */
@@ -110,8 +112,6 @@ class WebSocketCarrier {
   }
 
   close() {
-    this.#failure ??= new ConnectionError('the connection was closed');
-    this.#wake();
-    this.#socket.close();
+    this.#fail('the connection was closed');
   }
 }
