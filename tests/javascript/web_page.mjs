@@ -75,7 +75,6 @@ try {
   process.exitCode = 1;
 }
 const gone = new Promise((resolve) => { browser.once('exit', resolve); });
-browser.kill();
-await gone;
+if (browser.exitCode === null && browser.kill()) await gone;
 rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
 process.exit();

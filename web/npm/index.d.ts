@@ -71,7 +71,7 @@ export interface AttestedFetch {
   (input: string | URL | Request, init?: RequestInit): Promise<Response>;
   /** What was verified of the newest connection. */
   readonly verification: Verification;
-  /** Closes idle connections; further requests fail. */
+  /** Closes idle connections now, and the others when their answers have been read; further requests fail. */
   close(): void;
 }
 
