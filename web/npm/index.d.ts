@@ -52,6 +52,8 @@ export interface Check {
 export interface Verification {
   endpoint: string;
   via: string | null;
+  /** Who is protected from whom, computed from what was checked (docs/gateway.md, "`confide connect`"). */
+  guarantee: string;
   /** Whether the root says of itself that it is simulated. */
   simulated: boolean;
   scope: string;
@@ -83,7 +85,7 @@ export class AttestationError extends Error {
   readonly check: string;
   readonly hint: string;
   /** Every check with its outcome, if checks ran. */
-  readonly verification: { outcome: string; checks: Check[]; reason: string | null } | null;
+  readonly verification: { checks: Check[]; [member: string]: unknown } | null;
 }
 
 /** The server could not be reached or judged, or the connection broke. */

@@ -2,7 +2,7 @@
 // the attested program reads what is sent; the tunnel sees TLS records only.
 
 import { openConnection } from './connection.js';
-import { toError } from './errors.js';
+import { AttestationError, toError } from './errors.js';
 import { readLimits } from './limits.js';
 import { Pool } from './pool.js';
 import { tunnelAddress } from './websocket.js';
@@ -25,12 +25,18 @@ export async function createFetch(options) {
   if (options.tunnel) tunnelAddress(options.tunnel, server.target);
   else if (!globalThis.process?.versions?.node) throw new TypeError('a page needs a `tunnel`: it has no sockets');
   const verifier = await makeVerifier(server.label, options.policy, options.collateral);
+  let first;
   let latest;
   const pool = new Pool(async () => {
     const connection = await openConnection(verifier, server, options, limits).catch((thrown) => {
       throw toError(server.label, thrown);
     });
     latest = connection.verification;
+    first ??= latest;
+    if (latest.guarantee !== first.guarantee || latest.claimed_guarantee !== first.claimed_guarantee) {
+      connection.close();
+      throw guaranteeChanged(server.label, first, latest);
+    }
     return connection;
   }, limits);
   // Verified before anybody relies on it.
@@ -41,6 +47,15 @@ export async function createFetch(options) {
   });
   fetch.close = () => pool.close();
   return fetch;
+}
+
+/** The error of a later connection that protects otherwise than the one that the caller was shown. */
+function guaranteeChanged(label, { guarantee: wanted, claimed_guarantee: claimed }, verification) {
+  const got = verification.guarantee === wanted ? verification.claimed_guarantee : verification.guarantee;
+  const shown = verification.guarantee === wanted ? claimed : wanted;
+  const message = `check \`guarantee\` failed: guarantee has changed since the start: wanted ${shown}, got ${got}`;
+  const hint = 'the server was replaced by one that claims something else: call createFetch again to accept it';
+  return new AttestationError(label, { check: 'guarantee', hint, message, verification });
 }
 
 async function makeVerifier(label, policy, collateral) {

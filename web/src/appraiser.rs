@@ -119,6 +119,13 @@ impl Appraise for PolicyAppraiser {
     }
 }
 
+/// The claims that have a meaning here: an attested end does not word its own guarantee.
+const CLAIMS_KNOWN: [&str; 3] = [
+    "operator is outside the TEE",
+    "gateway only",
+    "the notary sees the plaintext, its operator does not",
+];
+
 impl PeerAppraisal {
     /// `root` holds the root's certificate. Whether it names itself as simulated is a label, and never
     /// affects acceptance.
@@ -127,6 +134,25 @@ impl PeerAppraisal {
         let named = root.windows(SIMULATED.len()).any(|part| part == SIMULATED);
         let simulated = named && verdict.root().kind == RootKind::Custom;
         Self { verdict, simulated }
+    }
+
+    /// The guarantee of this connection, computed from what was checked, in the words of `confide connect`
+    /// (`crates/appraiser`): who is protected from whom. The attested end's own claim counts only under a
+    /// production root, without debug, and if the policy names program and configuration.
+    pub fn guarantee(&self) -> &'static str {
+        match self.verdict.root().kind {
+            _ if self.simulated => "none (simulated)",
+            RootKind::Custom => "none (custom root)",
+            _ if self.verdict.is_debug() => "none (debug: the host reads the memory)",
+            _ if self.verdict.scope() == Scope::Platform => "none (platform only)",
+            _ => match self.verdict.claims() {
+                None => "none (no claims)",
+                Some(claims) => CLAIMS_KNOWN
+                    .into_iter()
+                    .find(|known| *known == claims.guarantee)
+                    .unwrap_or("none (unknown claim)"),
+            },
+        }
     }
 
     /// The Unix second after which the claims, or the endorsements that they rest on, have expired.
@@ -141,6 +167,7 @@ impl PeerAppraisal {
         let mut take = |name: &str| verdict[name].take();
         let claims = take("claims");
         json!({
+            "guarantee": self.guarantee(),
             "simulated": self.simulated,
             "scope": take("scope"),
             "root": take("root"),

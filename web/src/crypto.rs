@@ -4,7 +4,7 @@ use confide_verifier::{Crypto, SignatureVerificationAlgorithm};
 use p256::ecdsa::signature::Verifier;
 use sha2::{Digest, Sha256, Sha384};
 
-use crate::provider::{AMD_RSA_PSS, ECDSA_P256_SHA256, ECDSA_P384_SHA384};
+use crate::provider::signatures::{AMD_RSA_PSS, ECDSA_P256_SHA256, ECDSA_P384_SHA384};
 
 /// Signature checks and hashes by RustCrypto's crates.
 #[derive(Clone, Copy, Debug, Default)]

@@ -118,3 +118,41 @@ fn hint_for_check(check: &str) -> &'static str {
         _ => "nothing was sent to it",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use confide_channel::ChannelPhase;
+
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_party_at_fault_the_check_and_a_hint() {
+        let io = ChannelError::Io {
+            phase: ChannelPhase::Handshake,
+            source: io::ErrorKind::ConnectionReset.into(),
+        };
+        let rejected = ChannelError::Rejected(Box::new(AppraisalError::NoCollateral));
+        for (error, kind, check) in [
+            (WebError::Usage("policy".into()), "usage", None),
+            (WebError::Channel(io), "network", None),
+            (WebError::Channel(ChannelError::NoEvidence), "attestation", Some("evidence")),
+            (WebError::Channel(ChannelError::Reflected), "attestation", Some("channel_binding")),
+            (WebError::Channel(rejected), "attestation", Some("collateral")),
+        ] {
+            let json = error.to_json();
+            assert_eq!((json["kind"].as_str(), json["check"].as_str()), (Some(kind), check));
+            assert_eq!(json["hint"].is_string(), check.is_some());
+        }
+    }
+
+    #[test]
+    fn a_message_is_that_of_the_other_clients() {
+        let rejected = ChannelError::Rejected(Box::new(AppraisalError::NoCollateral));
+        let json = WebError::Channel(rejected).to_json();
+        let wanted = "check `collateral` failed: collateral is missing: wanted the caller's or the \
+                      peer's stapled collateral, got neither";
+        assert_eq!(json["message"], wanted);
+    }
+}

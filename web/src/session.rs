@@ -155,3 +155,60 @@ pub async fn next_piece(body: &mut Incoming) -> Result<Option<Bytes>, WebError> 
     }
     Ok(None)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::Future,
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+    use crate::carrier::carrier;
+
+    fn session() -> Session {
+        let (end, _host) = carrier();
+        let handshake = pin!(http1::handshake(TokioIo::new(end)));
+        let Poll::Ready(opened) = handshake.poll(&mut Context::from_waker(Waker::noop())) else {
+            panic!("HTTP/1.1 starts without a byte");
+        };
+        Session { sender: opened.unwrap().0, host: HeaderValue::from_static("server.example") }
+    }
+
+    fn build(method: &str, target: &str, fields: &[(&str, &str)]) -> Result<String, WebError> {
+        let fields = fields.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        let fields = fields.collect();
+        let request = WebRequest { method, target, fields, body: b"body".to_vec() };
+        session().build_request(request).map(|built| format!("{built:?}"))
+    }
+
+    #[test]
+    fn a_request_has_the_servers_name_and_the_callers_fields() {
+        let fields = [("accept", "text/event-stream"), ("x-name", "na\u{ef}ve")];
+        let built = build("POST", "/v1/chat/completions?a=b", &fields).unwrap();
+        for part in ["POST", "/v1/chat/completions?a=b", "server.example", "na\\xefve"] {
+            assert!(built.contains(part), "{part}: {built}");
+        }
+    }
+
+    #[test]
+    fn requests_that_would_frame_or_address_otherwise_are_refused() {
+        for (method, target, field) in [
+            ("GET", "https://other.example/", ("accept", "*/*")),
+            ("GET", "", ("accept", "*/*")),
+            ("CONNECT", "/", ("accept", "*/*")),
+            ("GE T", "/", ("accept", "*/*")),
+            ("GET", "/a b", ("accept", "*/*")),
+            ("GET", "/", ("content-length", "1")),
+            ("GET", "/", ("Transfer-Encoding", "chunked")),
+            ("GET", "/", ("host", "other.example")),
+            ("GET", "/", ("a b", "value")),
+            ("GET", "/", ("name", "two\r\nlines")),
+            ("GET", "/", ("name", "\u{20ac}")),
+        ] {
+            let refused = build(method, target, &[field]);
+            assert!(matches!(refused, Err(WebError::Usage(_))), "{method} {target} {field:?}");
+        }
+    }
+}

@@ -13,6 +13,8 @@ fn main() -> ExitCode {
     };
     let mut bindgen = Bindgen::new();
     let bindgen = bindgen.input_path(input).out_name("confide_web").typescript(false);
+    // Names of functions and tools are a tenth of the file.
+    let bindgen = bindgen.remove_name_section(true).remove_producers_section(true);
     match bindgen.web(true).and_then(|bindgen| bindgen.generate(out)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

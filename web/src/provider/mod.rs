@@ -4,8 +4,8 @@
 
 mod aead;
 mod hash;
-mod key_exchange;
-mod signatures;
+pub mod key_exchange;
+pub mod signatures;
 
 use std::sync::Arc;
 
@@ -16,8 +16,7 @@ use rustls::{
     sign::SigningKey,
 };
 
-pub use key_exchange::{SECP256R1, X25519, X25519_MLKEM768};
-pub use signatures::{AMD_RSA_PSS, ECDSA_P256_SHA256, ECDSA_P384_SHA384, SUPPORTED};
+use self::key_exchange::{SECP256R1, X25519, X25519_MLKEM768};
 
 /// Records under one key before rustls asks for new keys (RFC 8446 section 5.5).
 const GCM_RECORDS_MAX: u64 = 1 << 24;
@@ -27,7 +26,7 @@ pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider {
         cipher_suites: vec![AES_128_GCM_SHA256, CHACHA20_POLY1305_SHA256, AES_256_GCM_SHA384],
         kx_groups: vec![X25519_MLKEM768, X25519, SECP256R1],
-        signature_verification_algorithms: SUPPORTED,
+        signature_verification_algorithms: signatures::SUPPORTED,
         secure_random: &HostRandom,
         key_provider: &NoKeys,
     })
