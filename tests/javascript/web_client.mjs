@@ -42,6 +42,7 @@ for (const binding of ['key', 'session']) {
   const policy = policies[binding];
   await check(`a chat and a streamed chat over a plain socket, ${binding} binding`, async () => {
     const fetch = await createFetch({ server, policy, binding });
+    assert.equal(fetch.verification.guarantee, 'none (simulated)');
     assert.equal(fetch.verification.simulated, true);
     assert.equal(fetch.verification.scope, 'workload');
     assert.ok(fetch.verification.checks.every(({ outcome }) => outcome !== 'failed'));

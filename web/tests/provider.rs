@@ -17,9 +17,12 @@ use aws_lc_rs::{
 use confide_verifier::{AwsLc, Crypto};
 use confide_web::{RustCrypto, provider};
 use rustls::{
-    ClientConfig, ClientConnection, NamedGroup, RootCertStore, ServerConfig, ServerConnection,
-    SupportedCipherSuite,
-    crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs as aws},
+    ClientConfig, ClientConnection, ContentType, NamedGroup, ProtocolVersion, RootCertStore,
+    ServerConfig, ServerConnection, SupportedCipherSuite,
+    crypto::{
+        CryptoProvider, SupportedKxGroup, aws_lc_rs as aws,
+        cipher::{AeadKey, Iv, OutboundChunks, OutboundPlainMessage},
+    },
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
     version::TLS13,
 };
@@ -236,5 +239,42 @@ fn hashes_are_those_of_aws_lc() {
     for parts in [&[&b""[..]][..], &[b"abc"], &[b"a", b"", &[7; 200]]] {
         assert_eq!(RustCrypto.sha256(parts), AwsLc.sha256(parts));
         assert_eq!(RustCrypto.sha384(parts), AwsLc.sha384(parts));
+    }
+}
+
+#[test]
+fn records_and_key_schedules_are_those_of_aws_lc() {
+    let (ours, theirs) = (provider::provider(), aws::default_provider());
+    for suite in &ours.cipher_suites {
+        let other = theirs.cipher_suites.iter().find(|it| it.suite() == suite.suite()).unwrap();
+        let suites = [suite, other].map(|suite| suite.tls13().unwrap());
+        for (salt, secret) in [(None, &[1; 32][..]), (Some(&[2; 48][..]), &[3; 1])] {
+            let expanded = suites.map(|suite| {
+                let mut output = [0; 100];
+                let expander = suite.hkdf_provider.extract_from_secret(salt, secret);
+                expander.expand_slice(&[b"label", b"context"], &mut output).unwrap();
+                let block = expander.expand_block(&[b"label"]).as_ref().to_vec();
+                (output, block, suite.common.hash_provider.hash(&output).as_ref().to_vec())
+            });
+            assert_eq!(expanded[0], expanded[1], "{:?}", suite.suite());
+        }
+        // rustls makes keys of other lengths itself; the handshakes above compare them.
+        if suites[0].aead_alg.key_len() != 32 {
+            continue;
+        }
+        for (sequence, length) in [(0, 0), (1, 1), (1 << 40, 16_384)] {
+            let records = suites.map(|suite| {
+                let text = vec![7; length];
+                let message = OutboundPlainMessage {
+                    typ: ContentType::ApplicationData,
+                    version: ProtocolVersion::TLSv1_2,
+                    payload: OutboundChunks::Single(&text),
+                };
+                let (key, iv) = (AeadKey::from([5; 32]), Iv::copy(&[6; 12]));
+                let sealed = suite.aead_alg.encrypter(key, iv).encrypt(message, sequence);
+                sealed.unwrap().encode()
+            });
+            assert!(records[0] == records[1], "{:?}, {length} bytes", suite.suite());
+        }
     }
 }
