@@ -93,6 +93,22 @@ await check('an abandoned or aborted answer leaves the others alone', async () =
   fetch.close();
 });
 
+await check('a request that waits for a connection can be aborted, and a full queue refuses', async () => {
+  const server = `https://127.0.0.1:${setup.key}`;
+  const fetch = await createFetch({ server, policy: policies.key, limits: { connections: 1, waiting: 1 } });
+  const first = await fetch('/v1/chat/completions', chat(true));
+  const controller = new AbortController();
+  const waiting = fetch('/v1/models', { signal: controller.signal });
+  await new Promise((resolve) => { setTimeout(resolve, 20); });
+  await assert.rejects(fetch('/v1/models'), /queue is full: 1 requests run and 1 wait/);
+  controller.abort();
+  await assert.rejects(waiting, { name: 'AbortError' });
+  await readStream(first);
+  const models = await fetch('/v1/models');
+  assert.equal((await models.json()).object, 'list');
+  fetch.close();
+});
+
 await check('a server that is not there, and a tunnel that refuses, are network errors', async () => {
   const policy = policies.key;
   const gone = createFetch({ server: `https://127.0.0.1:${setup.recorder}`, policy });

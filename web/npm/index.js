@@ -85,6 +85,25 @@ function readServer(text) {
   return { label: text, origin: url.origin, authority: url.host, target, name: host, host, port };
 }
 
+/** Waits for a connection, until the caller aborts; one that comes later is given back. */
+async function acquire(pool, signal) {
+  signal?.throwIfAborted();
+  const acquiring = pool.acquire();
+  let abort;
+  const aborted = new Promise((_, reject) => {
+    abort = () => {
+      acquiring.then((connection) => pool.release(connection), () => {});
+      reject(signal.reason);
+    };
+    signal?.addEventListener('abort', abort, { once: true });
+  });
+  try {
+    return await Promise.race([acquiring, aborted]);
+  } finally {
+    signal?.removeEventListener('abort', abort);
+  }
+}
+
 async function send(pool, server, limits, input, init) {
   const url = new URL(input instanceof Request ? input.url : input, server.origin);
   if (url.origin !== server.origin) {
@@ -95,7 +114,6 @@ async function send(pool, server, limits, input, init) {
   if (body.byteLength > limits.requestBytes) {
     throw new TypeError(`request body is ${body.byteLength} bytes, wanted at most ${limits.requestBytes}`);
   }
-  request.signal?.throwIfAborted();
-  const connection = await pool.acquire();
+  const connection = await acquire(pool, request.signal);
   return connection.send(request, body, () => pool.release(connection));
 }
