@@ -60,7 +60,8 @@ async function refuse(options, wanted) {
 
 /** Policies for another program and for production refuse this server. */
 export async function checkRefusals({ policy, ...options }) {
-  const other = policy.replace(/^(mrtd\s*=\s*\[?\s*")(..)/m, (_, before, byte) => before + (byte === 'ff' ? '00' : 'ff'));
+  const flip = (_, before, byte) => before + (byte === 'ff' ? '00' : 'ff');
+  const other = policy.replace(/^(mrtd\s*=\s*\[?\s*")(..)/m, flip);
   hold(other !== policy, 'the policy names the program');
   await refuse({ ...options, policy: other }, 'measurements');
   const production = policy.replace(/^roots.*$/m, 'roots = ["intel-production"]');

@@ -10,7 +10,9 @@ import { openTunnel } from './websocket.js';
 const BODILESS = [204, 205, 304];
 
 /** Fields that the connection sets itself; `fetch` in a page passes over them too. */
-const OWN_FIELDS = ['connection', 'content-length', 'host', 'keep-alive', 'te', 'trailer', 'transfer-encoding', 'upgrade'];
+const OWN_FIELDS = [
+  'connection', 'content-length', 'host', 'keep-alive', 'te', 'trailer', 'transfer-encoding', 'upgrade',
+];
 
 /** Opens a connection to `server`; resolves only if its evidence is accepted. */
 export async function openConnection(verifier, server, options, limits) {

@@ -31,7 +31,7 @@ use rustls::{
 const MESSAGE_BYTES: usize = 100_001;
 
 /// A provider with one suite and one group, so that a handshake uses them.
-fn narrowed(
+fn narrow_provider(
     of: &CryptoProvider,
     suite: &SupportedCipherSuite,
     group: &'static dyn SupportedKxGroup,
@@ -113,8 +113,8 @@ fn every_suite_and_group_works_with_aws_lc_in_both_directions() {
     assert_eq!(ours.kx_groups[0].name(), NamedGroup::X25519MLKEM768);
     for suite in &ours.cipher_suites {
         for group in &ours.kx_groups {
-            let mine = narrowed(&ours, suite, *group);
-            let other = narrowed(&theirs, suite, group_of(&theirs, group.name()));
+            let mine = narrow_provider(&ours, suite, *group);
+            let other = narrow_provider(&theirs, suite, group_of(&theirs, group.name()));
             converse(mine.clone(), other.clone(), &key);
             converse(other, mine, &key);
         }
@@ -127,7 +127,7 @@ fn a_server_without_the_hybrid_gets_the_classical_share() {
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
     for name in [NamedGroup::X25519, NamedGroup::secp256r1] {
         let suite = ours.cipher_suites[0];
-        converse((*ours).clone(), narrowed(&theirs, &suite, group_of(&theirs, name)), &key);
+        converse((*ours).clone(), narrow_provider(&theirs, &suite, group_of(&theirs, name)), &key);
     }
 }
 

@@ -37,7 +37,7 @@ impl<A> RecordCipher<A>
 where
     A: AeadInOut + KeyInit + Send + Sync + 'static,
 {
-    fn keyed(key: &AeadKey, iv: Iv) -> KeyedCipher<A> {
+    fn make_cipher(key: &AeadKey, iv: Iv) -> KeyedCipher<A> {
         // rustls derives as many bytes as `key_len` says.
         let cipher = A::new_from_slice(key.as_ref()).expect("the key has the suite's length");
         KeyedCipher { cipher, iv }
@@ -49,11 +49,11 @@ where
     A: AeadInOut + AeadCore<TagSize = U16> + KeyInit + Send + Sync + 'static,
 {
     fn encrypter(&self, key: AeadKey, iv: Iv) -> Box<dyn MessageEncrypter> {
-        Box::new(Self::keyed(&key, iv))
+        Box::new(Self::make_cipher(&key, iv))
     }
 
     fn decrypter(&self, key: AeadKey, iv: Iv) -> Box<dyn MessageDecrypter> {
-        Box::new(Self::keyed(&key, iv))
+        Box::new(Self::make_cipher(&key, iv))
     }
 
     fn key_len(&self) -> usize {
