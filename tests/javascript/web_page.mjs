@@ -63,6 +63,8 @@ const reported = new Promise((resolve, reject) => {
 
 const profile = mkdtempSync(join(tmpdir(), 'confide-web-'));
 const browser = spawn(chromium, [...FLAGS, `--user-data-dir=${profile}`, `http://localhost:${setup.page}/`], {
+  // A group of its own, so that the browser's children end with it.
+  detached: true,
   stdio: 'ignore',
 });
 try {
@@ -75,6 +77,9 @@ try {
   process.exitCode = 1;
 }
 const gone = new Promise((resolve) => { browser.once('exit', resolve); });
-if (browser.exitCode === null && browser.kill()) await gone;
-rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
+if (browser.exitCode === null) {
+  process.kill(-browser.pid, 'SIGKILL');
+  await gone;
+}
+rmSync(profile, { recursive: true, force: true, maxRetries: 20 });
 process.exit();

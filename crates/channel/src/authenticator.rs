@@ -253,8 +253,8 @@ impl KeyAlgorithm {
         UnparsedPublicKey::new(algorithm, key).verify(content, signature).is_ok()
     }
 
-    /// The client's half alone has no signature checks of its own. It does not offer version 3, and
-    /// TLS refuses a version that was not offered.
+    /// The client's half alone has no signature checks of its own, so it accepts no authenticator. By
+    /// default it does not offer version 3 either.
     #[cfg(not(feature = "native"))]
     fn verify_signature(self, _key: &[u8], _content: &[u8], _signature: &[u8]) -> bool {
         false
