@@ -56,18 +56,23 @@ free_port() {
 recorder=$(free_port)
 page=$(free_port)
 "$confide" attest --simulate tdx --out "$work/attester" >"$work/attest"
+"$confide" attest --simulate snp --out "$work/amd" >"$work/attest"
 start model "$confide" serve --engine sim --listen 127.0.0.1:0 --ttft-ms 50 --tokens-per-second 50
-for binding in key session; do
-  start "$binding" "$confide" gateway --listen 127.0.0.1:0 --upstream "http://$(read_ready model listen)" \
-    --simulate "$work/attester" --binding "$binding"
-  cp "$work/attester/policy.toml" "$work/$binding.toml"
-  "$confide" policy pin "$work/$binding.toml" --digest "$(read_ready "$binding" config_digest)" >"$work/pin"
-done
+# start_gateway NAME ATTESTER BINDING: its policy lies in the file NAME.toml.
+start_gateway() {
+  start "$1" "$confide" gateway --listen 127.0.0.1:0 --upstream "http://$(read_ready model listen)" \
+    --simulate "$work/$2" --binding "$3"
+  cp "$work/$2/policy.toml" "$work/$1.toml"
+  "$confide" policy pin "$work/$1.toml" --digest "$(read_ready "$1" config_digest)" >"$work/pin"
+}
+start_gateway key attester key
+start_gateway session attester session
+start_gateway snp amd session
 start tunnel "$confide" tunnel --listen 127.0.0.1:0 --allow "127.0.0.1:$recorder" \
   --allow-origin "http://localhost:$page"
-printf '{"folder": "%s", "tunnel": "ws://%s", "recorder": %s, "page": %s, "key": %s, "session": %s}\n' \
+printf '{"folder": "%s", "tunnel": "ws://%s", "recorder": %s, "page": %s, "key": %s, "session": %s, "snp": %s}\n' \
   "$work" "$(read_ready tunnel listen)" "$recorder" "$page" "$(port key)" "$(port session)" \
-  >"$work/setup.json"
+  "$(port snp)" >"$work/setup.json"
 
 flags=()
 node -e 'process.exit(globalThis.WebSocket ? 0 : 1)' || flags=(--experimental-websocket)

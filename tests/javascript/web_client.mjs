@@ -8,12 +8,12 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import net from 'node:net';
 
-import { ConnectionError, createFetch } from '../../web/npm/index.js';
+import { AttestationError, ConnectionError, createFetch } from '../../web/npm/index.js';
 import { PROMPT, chat, checkChats, checkRefusals, readStream } from './web_checks.mjs';
 
 const setup = JSON.parse(readFileSync(process.argv[2], 'utf8'));
 const policies = Object.fromEntries(
-  ['key', 'session'].map((binding) => [binding, readFileSync(`${setup.folder}/${binding}.toml`, 'utf8')]));
+  ['key', 'session', 'snp'].map((name) => [name, readFileSync(`${setup.folder}/${name}.toml`, 'utf8')]));
 let checks = 0;
 
 async function check(name, run) {
@@ -77,6 +77,23 @@ await check('requests to another origin and unknown options are refused', async 
   await assert.rejects(createFetch({ server, policy, proxy: 'x' }), TypeError);
   await assert.rejects(createFetch({ server, policy: 'roots = 7' }), TypeError);
   await assert.rejects(createFetch({ server: 'http://127.0.0.1', policy }), TypeError);
+});
+
+await check('evidence of SEV-SNP is accepted, and refused by a policy of TDX', async () => {
+  const server = `https://127.0.0.1:${setup.snp}`;
+  const fetch = await createFetch({ server, policy: policies.snp, binding: 'session' });
+  await checkChats(fetch);
+  fetch.close();
+  await assert.rejects(createFetch({ server, policy: policies.session, binding: 'session' }), AttestationError);
+});
+
+await check("the caller's collateral is used instead of the server's", async () => {
+  const server = `https://127.0.0.1:${setup.key}`;
+  const collateral = readFileSync(`${setup.folder}/attester/collateral.json`, 'utf8');
+  const fetch = await createFetch({ server, policy: policies.key, collateral });
+  fetch.close();
+  const unreadable = createFetch({ server, policy: policies.key, collateral: '{}' });
+  await assert.rejects(unreadable, (error) => error instanceof AttestationError && error.check === 'collateral');
 });
 
 await check('an abandoned or aborted answer leaves the others alone', async () => {
