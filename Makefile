@@ -21,7 +21,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic agents prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python wheel sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic agents prover zkvm-test zkvm-keys test style python-style unit no-std web web-provider guests programs vectors python wheel sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -57,7 +57,7 @@ zkvm-keys: prover  ## the keys that check, after a guest or the back end changed
 	$(PROVER) keys --elf guests/elf --out zkvm/keys --digests guests/elf/digests.toml
 	$(MAKE) prover
 
-test: style python-style prover unit operators-build libraries no-std programs vectors python sigma disclosure receipts authenticators encrypted-bodies peft seal statistics kernels worker go selftest fuzz differential zkvm-test  ## everything that CI checks
+test: style python-style prover unit operators-build libraries no-std web-provider web programs vectors python sigma disclosure receipts authenticators encrypted-bodies peft seal statistics kernels worker go selftest fuzz differential zkvm-test  ## everything that CI checks
 	@echo "all tests passed"
 
 # Clippy's driver compiles as rustc does and lints on the way: what is tested is built and linted at once.
@@ -111,6 +111,14 @@ traffic: build  ## attacks on what encrypted traffic and a shared prefix cache t
 
 no-std: tools  ## the appraisal builds for a target that has no std
 	tests/no_std.sh
+
+web: unit  ## the package for browsers and Node: its size, and chats through the tunnel (skipped where it cannot be built)
+	tests/web.sh $(abspath $(DEBUG))
+
+web-provider: tools  ## the TLS provider in Rust alone against aws-lc-rs: each suite and group as client and as server
+	cd web && cargo fmt --all --check
+	@# In the same folder as the others: aws-lc-rs is not compiled a second time.
+	cd web && CARGO_TARGET_DIR=$(abspath $(TARGET)) $(LINTED) cargo test --locked -p confide-web
 
 guests:  ## rebuild the programs for the zkVM (needs rustc-web, cargo-web, rust-web-src, lld)
 	guests/build.sh

@@ -128,9 +128,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
 
 /// Folders that are workspaces of their own: fuzz targets need flags of their own, guests a target
 /// without std, the zkVM minutes to link, the peer's client an HTTP stack that nothing of ours links,
-/// and SP1 500 packages.
+/// SP1 500 packages, and the browser's client features that no other package may turn on.
 const OWN_WORKSPACES: &[&str] =
-    &["bench/peers/sp1", "fuzz", "guests", "tests/dcap-qvl-fetch", "zkvm"];
+    &["bench/peers/sp1", "fuzz", "guests", "tests/dcap-qvl-fetch", "web", "zkvm"];
 
 /// Libraries that only the named packages may link, each with its reason.
 const ONLY_IN: &[(&str, &[&str], &str)] = &[
@@ -148,7 +148,7 @@ const ONLY_IN: &[(&str, &[&str], &str)] = &[
     ),
     ("sev", &[], "it is a peer in tests"),
     ("pyo3", &["crates/python"], "only the Python binding names it"),
-    ("wasm-bindgen", &["crates/wasm"], "only the browser binding names it"),
+    ("wasm-bindgen", &[], "only the browser's client, a workspace of its own, names it"),
 ];
 
 #[test]

@@ -74,7 +74,7 @@ fn copyleft_is_refused() {
 }
 
 /// The workspaces whose programs people run: ours, the guests, and their prover.
-const WORKSPACES: &[&str] = &["", "guests", "guests/dcap", "zkvm"];
+const WORKSPACES: &[&str] = &["", "guests", "guests/dcap", "web", "zkvm"];
 
 /// The workspace of SP1. Its assembler `dynasm` has MPL-2.0; we ship none of it.
 const PEER: &str = "bench/peers/sp1";

@@ -10,7 +10,7 @@ use confide_tests::{checkout, files_under, relative_path};
 use syn::visit::{self, Visit};
 
 /// Packages whose modules are compared, by their folder.
-const PACKAGES: &[&str] = &["crates", "bench", "guests", "zkvm"];
+const PACKAGES: &[&str] = &["crates", "bench", "guests", "web", "zkvm"];
 
 #[test]
 fn modules_of_a_package_form_no_circle() {

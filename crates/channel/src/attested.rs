@@ -1,6 +1,8 @@
 //! Streams that come only together with an attestation result.
 
-use tokio_rustls::{client, server};
+use tokio_rustls::client;
+#[cfg(feature = "native")]
+use tokio_rustls::server;
 
 use crate::{live::LivePeer, options::ChannelTimings};
 
@@ -40,6 +42,7 @@ impl<S, T> AttestedServerStream<S, T> {
 }
 
 /// A stream to a client whose evidence was accepted: see [`crate::Server::accept_attested`].
+#[cfg(feature = "native")]
 #[derive(Debug)]
 pub struct AttestedClientStream<S, T> {
     pub(crate) stream: server::TlsStream<S>,
@@ -47,6 +50,7 @@ pub struct AttestedClientStream<S, T> {
     pub(crate) timings: ChannelTimings,
 }
 
+#[cfg(feature = "native")]
 impl<S, T> AttestedClientStream<S, T> {
     /// The appraiser's result for the client's evidence.
     pub fn appraisal(&self) -> &T {

@@ -2,13 +2,10 @@
 //!
 //! rustls has none, but all that they need: the exporter, the negotiated suite, and a signing key.
 
-use aws_lc_rs::{
-    digest::{self, Context},
-    hmac,
-    signature::{
-        ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ED25519, UnparsedPublicKey,
-        VerificationAlgorithm,
-    },
+#[cfg(feature = "native")]
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ED25519, UnparsedPublicKey,
+    VerificationAlgorithm,
 };
 use confide_evidence::{
     authenticator::{
@@ -19,11 +16,13 @@ use confide_evidence::{
     binder::{Role, SuiteHash},
 };
 use der::asn1::ObjectIdentifier;
+use hmac::{Hmac, KeyInit, Mac};
 use rustls::{
     SignatureScheme,
     pki_types::CertificateDer,
     sign::{CertifiedKey, Signer},
 };
+use sha2::{Digest, Sha256, Sha384};
 use zeroize::Zeroizing;
 
 use crate::{
@@ -96,12 +95,19 @@ impl AuthenticatorKeys {
         let AuthenticatorSigner { chain, signer } = signer;
         let chain: Vec<&[u8]> = chain.iter().map(AsRef::as_ref).collect();
         let certificate = encode_certificate(&asked.context, &chain, cmw)?;
-        let content = signed_content(self.hash_transcript(&[request, &certificate]).as_ref());
+        let content = signed_content(&self.hash_transcript(&[request, &certificate]));
         let signature = signer.sign(&content).map_err(ChannelError::Tls)?;
         let verify = encode_certificate_verify(signer.scheme().into(), &signature);
         let transcript = self.hash_transcript(&[request, &certificate, &verify]);
-        let mac = hmac::sign(&self.mac_key(), transcript.as_ref());
-        Ok([certificate, verify, encode_finished(mac.as_ref())].concat())
+        let mac = match self.hash {
+            SuiteHash::Sha256 => {
+                self.begin_mac::<Hmac<Sha256>>(&transcript)?.finalize().into_bytes().to_vec()
+            }
+            SuiteHash::Sha384 => {
+                self.begin_mac::<Hmac<Sha384>>(&transcript)?.finalize().into_bytes().to_vec()
+            }
+        };
+        Ok([certificate, verify, encode_finished(&mac)].concat())
     }
 
     /// Checks an authenticator that answers `asked`, whose whole message is `request`, and returns
@@ -149,10 +155,10 @@ impl AuthenticatorKeys {
         if !asked.schemes.contains(&scheme) {
             return Err(wrong_scheme);
         }
-        let (algorithm, wanted): (&'static dyn VerificationAlgorithm, _) = match scheme {
-            0x0403 => (&ECDSA_P256_SHA256_ASN1, KeyAlgorithm::P256),
-            0x0503 => (&ECDSA_P384_SHA384_ASN1, KeyAlgorithm::P384),
-            0x0807 => (&ED25519, KeyAlgorithm::Ed25519),
+        let wanted = match scheme {
+            0x0403 => KeyAlgorithm::P256,
+            0x0503 => KeyAlgorithm::P384,
+            0x0807 => KeyAlgorithm::Ed25519,
             _ => return Err(wrong_scheme),
         };
         let key = leaf.public_key();
@@ -160,10 +166,10 @@ impl AuthenticatorKeys {
             return Err(wrong_scheme);
         }
         let transcript = self.hash_transcript(&[request, authenticator.certificate]);
-        let content = signed_content(transcript.as_ref());
-        UnparsedPublicKey::new(algorithm, key.bytes)
-            .verify(&content, authenticator.signature)
-            .map_err(|_| AuthenticatorError::Signature)?;
+        let content = signed_content(&transcript);
+        if !wanted.verify_signature(key.bytes, &content, authenticator.signature) {
+            return Err(AuthenticatorError::Signature);
+        }
         match leaf.spki() {
             Ok(own) if *own == *spki => Ok(()),
             _ => Err(AuthenticatorError::Key),
@@ -173,29 +179,30 @@ impl AuthenticatorKeys {
     /// Compares the MAC in constant time.
     fn check_mac(&self, parts: &[&[u8]], mac: &[u8]) -> Result<(), AuthenticatorError> {
         let transcript = self.hash_transcript(parts);
-        hmac::verify(&self.mac_key(), transcript.as_ref(), mac).map_err(|_| AuthenticatorError::Mac)
+        match self.hash {
+            SuiteHash::Sha256 => self.begin_mac::<Hmac<Sha256>>(&transcript)?.verify_slice(mac),
+            SuiteHash::Sha384 => self.begin_mac::<Hmac<Sha384>>(&transcript)?.verify_slice(mac),
+        }
+        .map_err(|_| AuthenticatorError::Mac)
     }
 
-    fn mac_key(&self) -> hmac::Key {
-        let algorithm = match self.hash {
-            SuiteHash::Sha256 => hmac::HMAC_SHA256,
-            SuiteHash::Sha384 => hmac::HMAC_SHA384,
-        };
-        hmac::Key::new(algorithm, &self.finished)
+    /// A MAC with the session's key, which has taken in the hash of a transcript.
+    fn begin_mac<M: Mac + KeyInit>(&self, transcript: &[u8]) -> Result<M, AuthenticatorError> {
+        // HMAC takes keys of any length.
+        let mac = <M as KeyInit>::new_from_slice(&self.finished);
+        Ok(mac.map_err(|_| AuthenticatorError::Mac)?.chain_update(transcript))
     }
 
     /// The hash of the handshake context and messages.
-    fn hash_transcript(&self, messages: &[&[u8]]) -> digest::Digest {
-        let algorithm = match self.hash {
-            SuiteHash::Sha256 => &digest::SHA256,
-            SuiteHash::Sha384 => &digest::SHA384,
-        };
-        let mut context = Context::new(algorithm);
-        context.update(&self.context);
-        for message in messages {
-            context.update(message);
+    fn hash_transcript(&self, messages: &[&[u8]]) -> Vec<u8> {
+        fn hash<D: Digest>(context: &[u8], messages: &[&[u8]]) -> Vec<u8> {
+            let begun = D::new_with_prefix(context);
+            messages.iter().fold(begun, |hash, part| hash.chain_update(part)).finalize().to_vec()
         }
-        context.finish()
+        match self.hash {
+            SuiteHash::Sha256 => hash::<Sha256>(&self.context, messages),
+            SuiteHash::Sha384 => hash::<Sha384>(&self.context, messages),
+        }
     }
 }
 
@@ -231,6 +238,26 @@ impl KeyAlgorithm {
         }
         let is_ed25519 = key.algorithm == KEY_ED25519 && key.parameters.is_none();
         Ok(is_ed25519.then_some(Self::Ed25519))
+    }
+}
+
+impl KeyAlgorithm {
+    /// Whether `key` made `signature` over `content`.
+    #[cfg(feature = "native")]
+    fn verify_signature(self, key: &[u8], content: &[u8], signature: &[u8]) -> bool {
+        let algorithm: &'static dyn VerificationAlgorithm = match self {
+            Self::P256 => &ECDSA_P256_SHA256_ASN1,
+            Self::P384 => &ECDSA_P384_SHA384_ASN1,
+            Self::Ed25519 => &ED25519,
+        };
+        UnparsedPublicKey::new(algorithm, key).verify(content, signature).is_ok()
+    }
+
+    /// The client's half alone has no signature checks of its own, so it accepts no authenticator. By
+    /// default it does not offer version 3 either.
+    #[cfg(not(feature = "native"))]
+    fn verify_signature(self, _key: &[u8], _content: &[u8], _signature: &[u8]) -> bool {
+        false
     }
 }
 

@@ -29,7 +29,8 @@ use crate::{
     error::{ChannelError, ErrorOrigin},
     exchange_message::{EvidenceDemand, ShownEvidence},
     options::SessionVersion,
-    session::{SessionPeer, SessionTerms},
+    session::SessionPeer,
+    session_terms::SessionTerms,
 };
 
 /// Accepts a quote that is the word `quote` and the expected report data.

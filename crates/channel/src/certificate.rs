@@ -3,10 +3,10 @@
 //! One parser serves both the handshake's signature check and the binding, so that the two cannot
 //! see different keys in the same bytes.
 
-use aws_lc_rs::digest::{SHA256, digest};
 use confide_evidence::tagged_evidence::{TaggedCollateral, TaggedEvidence};
 use der::{Any, Decode, Encode, asn1::ObjectIdentifier};
 use rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer};
+use sha2::{Digest, Sha256};
 use x509_cert::{Certificate, ext::Extension};
 
 use crate::error::ChannelError;
@@ -80,9 +80,7 @@ impl PeerCertificate {
 }
 
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
-    let mut hash = [0; 32];
-    hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
-    hash
+    Sha256::digest(bytes).into()
 }
 
 fn certificate_error(error: impl std::fmt::Display) -> ChannelError {

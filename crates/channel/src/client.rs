@@ -1,25 +1,33 @@
 //! The connecting end, which appraises the server's evidence.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use confide_evidence::{Appraise, BindingKind, PresentedEvidence, binder::key_report_data};
-use rustls::{ClientConfig, pki_types::ServerName, sign::SingleCertAndKey};
+#[cfg(feature = "native")]
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, crypto::CryptoProvider, pki_types::ServerName};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
+#[cfg(not(feature = "native"))]
+use crate::absent_attester::SessionAttester;
 use crate::{
     attested::AttestedServerStream,
-    batch::QuoteBatcher,
     deadline::Deadline,
     error::{ChannelError, ChannelPhase},
     handshake,
-    identity::{Identity, IdentityOptions},
     live::LivePeer,
-    options::{
-        Binding, ChannelTimings, ClientEvidence, ClientOptions, RecordTuning, SessionVersion,
-    },
+    options::{Binding, ChannelTimings, ClientOptions, RecordTuning, SessionVersion},
+    session::{self, ExchangeOutcome},
+    stopwatch::Stopwatch,
+};
+#[cfg(feature = "native")]
+use crate::{
+    batch::QuoteBatcher,
+    identity::{Identity, IdentityOptions},
+    options::ClientEvidence,
     renewal::IdentityRenewer,
-    session::{self, ExchangeOutcome, SessionAttester},
+    session_attester::SessionAttester,
 };
 
 /// Connects to attested servers.
@@ -29,6 +37,7 @@ use crate::{
 pub struct Client<A: Appraise> {
     appraiser: Arc<A>,
     config: ClientConfig,
+    #[cfg(feature = "native")]
     evidence: Option<ClientAttester>,
     options: ClientOptions,
     tuning: RecordTuning,
@@ -39,13 +48,35 @@ impl<A: Appraise> Client<A> {
     ///
     /// # Errors
     /// [`ChannelError::Binding`] for [`Binding::None`], which has no evidence to appraise.
+    #[cfg(feature = "native")]
     pub fn new(options: ClientOptions, appraiser: Arc<A>) -> Result<Self, ChannelError> {
+        Self::with_provider(options, appraiser, handshake::crypto_provider())
+    }
+
+    /// A client as [`Client::new`] makes it, with the cryptography of `provider`. Without the feature
+    /// `native` this is the only one, it offers versions 2 and 1 of the session exchange, and the
+    /// caller ends a call at its deadline by dropping it.
+    ///
+    /// # Errors
+    /// [`ChannelError::Binding`] for [`Binding::None`], [`ChannelError::Tls`] if the provider has
+    /// nothing for TLS 1.3.
+    pub fn with_provider(
+        options: ClientOptions,
+        appraiser: Arc<A>,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Self, ChannelError> {
         if options.binding == Binding::None {
             return Err(ChannelError::Binding { call: "Client", wanted: "key or session" });
         }
-        let config = handshake::attested_client_config(options.binding)?;
-        let tuning = RecordTuning::default();
-        Ok(Self { appraiser, config, evidence: None, options, tuning })
+        let config = handshake::attested_client_config(options.binding, provider)?;
+        Ok(Self {
+            appraiser,
+            config,
+            #[cfg(feature = "native")]
+            evidence: None,
+            options,
+            tuning: RecordTuning::default(),
+        })
     }
 
     /// Returns the client, which can now also attest if the server demands it (session binding
@@ -54,6 +85,7 @@ impl<A: Appraise> Client<A> {
     /// # Errors
     /// [`ChannelError::Binding`] without session binding, [`ChannelError::Identity`] or
     /// [`ChannelError::OwnClaims`] if the key or the claims cannot be made.
+    #[cfg(feature = "native")]
     pub fn with_evidence(mut self, evidence: ClientEvidence) -> Result<Self, ChannelError> {
         if self.options.binding != Binding::Session {
             return Err(ChannelError::Binding { call: "client evidence", wanted: "session" });
@@ -114,16 +146,9 @@ impl<A: Appraise> Client<A> {
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
         let deadline = Deadline::after(self.options.deadline);
-        let began = Instant::now();
-        let attesting = match &self.evidence {
-            Some(evidence) => Some(evidence.current_attester(deadline).await?),
-            None => None,
-        };
+        let began = Stopwatch::start();
+        let (config, attesting) = self.config_and_attester(deadline).await?;
         let quote = began.elapsed();
-        let mut config = self.config.clone();
-        if let Some(attesting) = &attesting {
-            present_identity(&mut config, &attesting.identity);
-        }
         let (mut stream, mut timings) =
             handshake(config, self.options.binding, name, io, deadline, tuning).await?;
         timings.quote = quote;
@@ -159,6 +184,27 @@ impl<A: Appraise> Client<A> {
         }
     }
 
+    /// The TLS configuration of one connection, and the attester of this end if it attests.
+    #[cfg(feature = "native")]
+    async fn config_and_attester(
+        &self,
+        deadline: Deadline,
+    ) -> Result<(ClientConfig, Option<SessionAttester>), ChannelError> {
+        let mut config = self.config.clone();
+        let Some(evidence) = &self.evidence else { return Ok((config, None)) };
+        let attesting = evidence.current_attester(deadline).await?;
+        present_identity(&mut config, &attesting.identity);
+        Ok((config, Some(attesting)))
+    }
+
+    #[cfg(not(feature = "native"))]
+    async fn config_and_attester(
+        &self,
+        _deadline: Deadline,
+    ) -> Result<(ClientConfig, Option<SessionAttester>), ChannelError> {
+        Ok((self.config.clone(), None))
+    }
+
     /// Appraises the evidence that came in the handshake (key binding).
     fn appraise_certificate<S>(
         &self,
@@ -167,7 +213,7 @@ impl<A: Appraise> Client<A> {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let began = Instant::now();
+        let began = Stopwatch::start();
         let certificate = session::peer_certificate(stream)?;
         let tagged = certificate.parse_evidence()?;
         let collateral = certificate.parse_collateral()?;
@@ -202,7 +248,7 @@ where
     let unusable = |_| ChannelError::ServerName { name: name.into() };
     let name = ServerName::try_from(name.to_owned()).map_err(unusable)?;
     config.max_fragment_size = tuning.fragment_size();
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let shake = TlsConnector::from(Arc::new(config)).connect(name, io);
     let shaken = deadline.limit(ChannelPhase::Handshake, shake).await?;
     let mut stream = shaken.map_err(handshake::handshake_error)?;
@@ -217,12 +263,14 @@ where
     Ok((stream, timings))
 }
 
+#[cfg(feature = "native")]
 /// The means by which a client attests: its key and claims, and the queue in front of its attester.
 pub(crate) struct ClientAttester {
     batcher: QuoteBatcher,
     identities: IdentityRenewer,
 }
 
+#[cfg(feature = "native")]
 impl ClientAttester {
     pub(crate) fn new(evidence: ClientEvidence) -> Result<Self, ChannelError> {
         let options = IdentityOptions {
@@ -247,6 +295,7 @@ impl ClientAttester {
     }
 }
 
+#[cfg(feature = "native")]
 /// Presents an identity's certificate if the server asks for one.
 pub(crate) fn present_identity(config: &mut ClientConfig, identity: &Identity) {
     let certified = identity.certified.clone();

@@ -335,6 +335,7 @@ pub enum TunnelError {
         body: String,
     },
     /// The WebSocket broke.
+    #[cfg(feature = "native")]
     #[error("tunnel WebSocket failed in {phase}")]
     WebSocket {
         /// The phase in which it failed.
@@ -373,11 +374,11 @@ impl ChannelError {
             Self::Tunnel(TunnelError::Url { .. } | TunnelError::Target { .. }) => {
                 ErrorOrigin::Local
             }
-            Self::Tunnel(
-                TunnelError::TargetUnreachable { .. }
-                | TunnelError::WebSocket { .. }
-                | TunnelError::Truncated,
-            ) => ErrorOrigin::Network,
+            Self::Tunnel(TunnelError::TargetUnreachable { .. } | TunnelError::Truncated) => {
+                ErrorOrigin::Network
+            }
+            #[cfg(feature = "native")]
+            Self::Tunnel(TunnelError::WebSocket { .. }) => ErrorOrigin::Network,
             _ => ErrorOrigin::Peer,
         }
     }

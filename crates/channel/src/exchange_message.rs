@@ -1,6 +1,5 @@
 //! The messages of the session exchange in all its versions: what they say, apart from their bytes.
 
-use aws_lc_rs::rand;
 use confide_evidence::{
     authenticator::{AuthenticatorError, AuthenticatorRequest},
     binder::{CONTEXT_BYTES, Role},
@@ -27,7 +26,7 @@ impl EvidenceDemand {
     pub(crate) fn fresh(version: SessionVersion, asker: Role) -> Result<Self, ChannelError> {
         let mut context = [0; CONTEXT_BYTES];
         let failed = |_| ChannelError::Identity { reason: "no random bytes".into() };
-        rand::fill(&mut context).map_err(failed)?;
+        getrandom::fill(&mut context).map_err(failed)?;
         if version != SessionVersion::V3 {
             return Ok(Self::Context(context));
         }

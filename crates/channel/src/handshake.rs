@@ -3,19 +3,22 @@
 use std::{io, sync::Arc};
 
 use rustls::{
-    AlertDescription, CipherSuite, ClientConfig, DigitallySignedStruct, DistinguishedName,
-    HandshakeKind, OtherError, PeerMisbehaved, ServerConfig, SignatureScheme,
+    AlertDescription, ClientConfig, DigitallySignedStruct, DistinguishedName, HandshakeKind,
+    OtherError, PeerMisbehaved, SignatureScheme,
     client::{
         Resumption,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
-    crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature_with_raw_key},
+    crypto::{CryptoProvider, verify_tls13_signature_with_raw_key},
     pki_types::{CertificateDer, ServerName, UnixTime},
-    server::{
-        NoServerSessionStorage, ResolvesServerCert,
-        danger::{ClientCertVerified, ClientCertVerifier},
-    },
+    server::danger::{ClientCertVerified, ClientCertVerifier},
     version::TLS13,
+};
+#[cfg(feature = "native")]
+use rustls::{
+    CipherSuite, ServerConfig,
+    crypto::aws_lc_rs,
+    server::{NoServerSessionStorage, ResolvesServerCert},
 };
 
 use crate::{
@@ -30,6 +33,7 @@ pub(crate) const HTTP_2: &[u8] = b"h2";
 /// The library's algorithms, with TLS_AES_128_GCM_SHA256 before the other cipher suites. A handshake
 /// hashes the whole certificate, with key binding 10 KiB of evidence, and processors have
 /// instructions for SHA-256 where they have none for SHA-384.
+#[cfg(feature = "native")]
 pub(crate) fn crypto_provider() -> Arc<CryptoProvider> {
     let mut provider = aws_lc_rs::default_provider();
     let first = CipherSuite::TLS13_AES_128_GCM_SHA256;
@@ -39,6 +43,7 @@ pub(crate) fn crypto_provider() -> Arc<CryptoProvider> {
 
 /// Builds a server configuration for TLS 1.3 only, without tickets, session storage or early data,
 /// in which the server's preference decides the cipher suite.
+#[cfg(feature = "native")]
 pub(crate) fn server_config(
     binding: Binding,
     clients: Option<Arc<dyn ClientCertVerifier>>,
@@ -94,8 +99,10 @@ pub(crate) fn check_session_versions(
 /// Builds a client configuration that accepts any certificate whose key signed the handshake.
 ///
 /// The evidence proves who holds the key, after the handshake.
-pub(crate) fn attested_client_config(binding: Binding) -> Result<ClientConfig, ChannelError> {
-    let provider = crypto_provider();
+pub(crate) fn attested_client_config(
+    binding: Binding,
+    provider: Arc<CryptoProvider>,
+) -> Result<ClientConfig, ChannelError> {
     let verifier = Arc::new(KeyPossessionVerifier { provider: provider.clone() });
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])

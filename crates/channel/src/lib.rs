@@ -20,48 +20,76 @@
 //! }
 //! ```
 #![deny(missing_docs)]
+// The client's half shares its modules with the server's, and uses a part of each.
+#![cfg_attr(not(feature = "native"), allow(dead_code))]
 
+#[cfg(not(feature = "native"))]
+mod absent_attester;
 mod attested;
 mod authenticator;
-#[cfg(test)]
+#[cfg(all(test, feature = "native"))]
 mod authenticator_tests;
+#[cfg(feature = "native")]
 mod batch;
 mod batch_error;
+#[cfg(feature = "native")]
 mod batch_start;
 mod certificate;
 mod client;
 mod deadline;
+#[cfg(feature = "native")]
 mod document_key;
 mod error;
 mod exchange_message;
 mod frame;
 mod handshake;
+#[cfg(feature = "native")]
 mod identity;
 mod live;
+#[cfg(feature = "native")]
 mod nested;
 mod options;
+#[cfg(feature = "native")]
 mod own_evidence;
+#[cfg(feature = "native")]
 mod plain;
-#[cfg(test)]
+#[cfg(all(test, feature = "native"))]
 mod relay_tests;
+#[cfg(feature = "native")]
 mod renewal;
+#[cfg(feature = "native")]
 mod server;
 mod session;
+#[cfg(feature = "native")]
+mod session_attester;
+mod session_terms;
+mod stopwatch;
+#[cfg(feature = "native")]
 pub mod tunnel;
 
-pub use attested::{AttestedClientStream, AttestedServerStream};
+#[cfg(feature = "native")]
+pub use attested::AttestedClientStream;
+pub use attested::AttestedServerStream;
+#[cfg(feature = "native")]
 pub use batch::{BatchCounts, BatchLimits, BatchedQuote, QuoteBatcher};
 pub use batch_error::BatchError;
 pub use client::Client;
+#[cfg(feature = "native")]
 pub use document_key::DocumentKey;
 pub use error::{ChannelError, ChannelPhase, ErrorOrigin, TunnelError};
 pub use frame::FRAME_BYTES_MAX;
+#[cfg(feature = "native")]
 pub use identity::{CERTIFICATE_BYTES_MAX, KeyIdentity};
-pub use live::{EVIDENCE_MEDIA_TYPE, EVIDENCE_PATH, EvidenceRequest, LivePeer, LiveSession};
+#[cfg(feature = "native")]
+pub use live::LiveSession;
+pub use live::{EVIDENCE_MEDIA_TYPE, EVIDENCE_PATH, EvidenceRequest, LivePeer};
+#[cfg(feature = "native")]
 pub use nested::{NestedClient, NestedServer, nested_accept, nested_connect};
 pub use options::{
     Binding, ChannelTimings, ClientEvidence, ClientOptions, RecordTuning, ServerOptions,
     SessionVersion,
 };
+#[cfg(feature = "native")]
 pub use plain::{PlainClient, PlainConnection, UnixClock};
+#[cfg(feature = "native")]
 pub use server::{Server, ServerStream};

@@ -4,28 +4,35 @@
 //! `Request` with a context from the client, and a `Reply` with evidence from the server. Both ends
 //! keep a secret that they derived when the session was opened, so neither needs the TLS session.
 
+use std::fmt;
+#[cfg(feature = "native")]
 use std::{
     collections::HashSet,
-    fmt,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use confide_evidence::{
     Appraise,
-    authenticator::AuthenticatorError,
-    binder::{CONTEXT_BYTES, Role, renewed_exporter},
+    binder::{Role, renewed_exporter},
 };
+#[cfg(feature = "native")]
+use confide_evidence::{authenticator::AuthenticatorError, binder::CONTEXT_BYTES};
 use zeroize::Zeroizing;
 
+#[cfg(not(feature = "native"))]
+use crate::absent_attester::SessionAttester;
+#[cfg(feature = "native")]
+use crate::{deadline::Deadline, session_attester::SessionAttester, session_terms::SessionTerms};
 use crate::{
-    deadline::Deadline,
     error::{ChannelError, ChannelPhase},
     exchange_message::{self, EvidenceDemand, ExchangeMessage},
     options::SessionVersion,
-    session::{SessionAttester, SessionPeer, SessionTerms, TlsSession},
+    session::SessionPeer,
+    session_terms::TlsSession,
 };
 
+#[cfg(feature = "native")]
 /// The largest number of requests for authenticators that a server answers on one connection. It
 /// remembers their contexts, because each may be used once (RFC 9261 section 4).
 const CONTEXTS_MAX: usize = 256;
@@ -36,6 +43,7 @@ pub const EVIDENCE_PATH: &str = "/.well-known/confide/evidence";
 /// The media type of such a request and its answer: one message of the session exchange.
 pub const EVIDENCE_MEDIA_TYPE: &str = "application/vnd.confide.session";
 
+#[cfg(feature = "native")]
 /// The server's end of an open session, which gives fresh evidence about itself.
 pub struct LiveSession {
     attesting: SessionAttester,
@@ -45,6 +53,7 @@ pub struct LiveSession {
     used: Mutex<HashSet<[u8; CONTEXT_BYTES]>>,
 }
 
+#[cfg(feature = "native")]
 impl LiveSession {
     /// The server's end of the session on `stream`, which the client opened with `context`.
     pub(crate) fn from_stream<S: TlsSession>(
@@ -96,6 +105,7 @@ impl LiveSession {
     }
 }
 
+#[cfg(feature = "native")]
 impl fmt::Debug for LiveSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LiveSession").finish_non_exhaustive()
@@ -128,7 +138,7 @@ impl LivePeer {
         stream: &S,
         attesting: Option<&SessionAttester>,
     ) -> Result<Self, ChannelError> {
-        let mine = attesting.map(|attesting| attesting.identity.spki_hash);
+        let mine = attesting.map(|attesting| attesting.spki_hash());
         let secret = stream.renewal_secret()?;
         Ok(Self { peer: SessionPeer::from_stream(stream, Role::Server, mine)?, secret })
     }

@@ -28,12 +28,12 @@ use crate::{
     error::{ChannelError, ChannelPhase},
     exchange_message::{EvidenceDemand, ExchangeMessage, ShownEvidence, encode_reply},
     frame,
-    handshake::{attested_client_config, server_config, session_alpn},
+    handshake::{attested_client_config, crypto_provider, server_config, session_alpn},
     nested::nested_connect,
     options::{Binding, ClientOptions, RecordTuning, ServerOptions, SessionVersion},
     plain::PlainClient,
     server::Server,
-    session::SessionTerms,
+    session_terms::SessionTerms,
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -112,7 +112,7 @@ async fn impersonate(
     }
     let mut client = TlsAcceptor::from(Arc::new(config)).accept(io).await.unwrap();
     if let Some((version, relay)) = session {
-        let mut config = attested_client_config(Binding::Session).unwrap();
+        let mut config = attested_client_config(Binding::Session, crypto_provider()).unwrap();
         config.alpn_protocols = session_alpn(&[version]);
         let name = ServerName::try_from("localhost").unwrap();
         let io = TcpStream::connect(address).await.unwrap();

@@ -27,7 +27,8 @@ use crate::{
     live::LiveSession,
     options::{Binding, ChannelTimings, RecordTuning, ServerOptions, SessionVersion},
     renewal::IdentityRenewer,
-    session::{self, ExchangeOutcome, SessionAttester},
+    session::{self, ExchangeOutcome},
+    session_attester::SessionAttester,
 };
 
 /// The tickets that each full handshake gives: a client with several connections resumes each of them

@@ -8,49 +8,37 @@
 //!                                <-         Accepted
 //! ```
 
-use std::{
-    borrow::Cow,
-    convert::Infallible,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{convert::Infallible, time::Duration};
 
 use confide_evidence::{
     Appraise, BindingKind, PresentedEvidence, PresentedGpuEvidence, ReportData,
     authenticator::AuthenticatorError,
     batch::BatchPath,
     binder::{
-        CONTEXT_BYTES, EXPORTER_BYTES, EXPORTER_LABEL, RENEWAL_LABEL, Role, SuiteHash,
-        authenticator_report_data, session_gpu_nonce, session_report_data,
+        CONTEXT_BYTES, EXPORTER_BYTES, Role, authenticator_report_data, session_gpu_nonce,
+        session_report_data,
     },
     claims::Claims,
     cmw::parse_cmw,
     evidence_wrapper::{EvidenceWrapper, EvidenceWrapperError},
     session_message::{SessionEvidence, SessionMessage},
-    session_message_3::AuthenticatedEvidence,
 };
-use rustls::{CipherSuite, CommonState};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio_rustls::{client, server};
-use zeroize::Zeroizing;
+use tokio::io::AsyncWriteExt;
 
+#[cfg(not(feature = "native"))]
+use crate::absent_attester::{ObtainedEvidence, SessionAttester};
+#[cfg(feature = "native")]
+use crate::session_attester::{ObtainedEvidence, SessionAttester};
 use crate::{
-    authenticator::{AuthenticatorKeys, AuthenticatorSigner, exporter_labels},
-    batch::{BatchedQuote, QuoteBatcher},
     certificate::{PeerCertificate, sha256},
     deadline::Deadline,
     error::{ChannelError, ChannelPhase},
     exchange_message::{self, EvidenceDemand, ExchangeMessage, ShownEvidence},
     frame,
-    identity::Identity,
     options::SessionVersion,
+    session_terms::{SessionTerms, TlsSession},
+    stopwatch::Stopwatch,
 };
-
-/// The queue and the identity with which an end attests.
-pub(crate) struct SessionAttester {
-    pub(crate) batcher: QuoteBatcher,
-    pub(crate) identity: Arc<Identity>,
-}
 
 /// The result of an exchange, and its cost in time and round trips.
 pub(crate) struct ExchangeOutcome<T> {
@@ -81,90 +69,6 @@ impl<T> ExchangeOutcome<T> {
     }
 }
 
-/// A TLS stream whose handshake has ended.
-pub(crate) trait TlsSession: AsyncRead + AsyncWrite + Unpin {
-    /// Exports keying material of the session into `output` (RFC 8446 section 7.5).
-    fn export(
-        &self,
-        output: &mut [u8],
-        label: &[u8],
-        context: Option<&[u8]>,
-    ) -> Result<(), rustls::Error>;
-
-    fn common_state(&self) -> &CommonState;
-
-    fn exporter(&self, context: &[u8; CONTEXT_BYTES]) -> Result<[u8; 32], ChannelError> {
-        let mut output = [0; 32];
-        self.export(&mut output, EXPORTER_LABEL, Some(context)).map_err(ChannelError::Tls)?;
-        Ok(output)
-    }
-
-    /// The secret from which the binders of fresh evidence are made.
-    fn renewal_secret(&self) -> Result<Zeroizing<[u8; 32]>, ChannelError> {
-        let mut secret = Zeroizing::new([0; 32]);
-        self.export(secret.as_mut(), RENEWAL_LABEL, None).map_err(ChannelError::Tls)?;
-        Ok(secret)
-    }
-
-    /// The version of the exchange on which both ends agreed.
-    fn version(&self) -> SessionVersion {
-        let name = self.common_state().alpn_protocol();
-        name.and_then(SessionVersion::from_alpn).unwrap_or(SessionVersion::V1)
-    }
-}
-
-/// The terms of one end's evidence in a session.
-pub(crate) struct SessionTerms {
-    /// The end that attests.
-    pub(crate) attester: Role,
-    pub(crate) version: SessionVersion,
-    /// The keys of its authenticators (version 3 only).
-    pub(crate) keys: Option<AuthenticatorKeys>,
-}
-
-impl SessionTerms {
-    pub(crate) fn from_stream<S: TlsSession>(
-        stream: &S,
-        attester: Role,
-    ) -> Result<Self, ChannelError> {
-        let version = stream.version();
-        let keys = match version {
-            SessionVersion::V3 => Some(export_authenticator_keys(stream, attester)?),
-            SessionVersion::V1 | SessionVersion::V2 => None,
-        };
-        Ok(Self { attester, version, keys })
-    }
-}
-
-fn export_authenticator_keys<S: TlsSession>(
-    stream: &S,
-    sender: Role,
-) -> Result<AuthenticatorKeys, ChannelError> {
-    let suite = stream.common_state().negotiated_cipher_suite().map(|suite| suite.suite());
-    let hash = suite_hash(suite.ok_or(ChannelError::Tls(rustls::Error::HandshakeNotComplete))?)?;
-    let export = |label| {
-        let mut output = Zeroizing::new(vec![0; hash.bytes()]);
-        stream.export(&mut output, label, None).map_err(ChannelError::Tls)?;
-        Ok::<_, ChannelError>(output)
-    };
-    let (context, finished) = exporter_labels(sender);
-    Ok(AuthenticatorKeys { hash, context: export(context)?, finished: export(finished)? })
-}
-
-/// The hash of a cipher suite of TLS 1.3.
-fn suite_hash(suite: CipherSuite) -> Result<SuiteHash, ChannelError> {
-    match suite {
-        CipherSuite::TLS13_AES_128_GCM_SHA256 | CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => {
-            Ok(SuiteHash::Sha256)
-        }
-        CipherSuite::TLS13_AES_256_GCM_SHA384 => Ok(SuiteHash::Sha384),
-        other => {
-            let error = format!("no authenticators are defined for cipher suite {other:?}");
-            Err(ChannelError::Tls(rustls::Error::General(error)))
-        }
-    }
-}
-
 /// Runs the client's half of the exchange.
 pub(crate) async fn exchange_as_client<S: TlsSession, A: Appraise>(
     stream: &mut S,
@@ -176,7 +80,7 @@ pub(crate) async fn exchange_as_client<S: TlsSession, A: Appraise>(
     let own = demand.map(|_| EvidenceDemand::fresh(version, Role::Client)).transpose()?;
     let request = exchange_message::encode_request(version, own.as_ref());
     frame::write_frame(stream, &request, ChannelPhase::Request, deadline).await?;
-    let asked = Instant::now();
+    let asked = Stopwatch::start();
     let reply = frame::read_frame(stream, ChannelPhase::Evidence, deadline).await?;
     let quote = asked.elapsed();
     let ExchangeMessage::Reply(theirs, shown) =
@@ -185,7 +89,7 @@ pub(crate) async fn exchange_as_client<S: TlsSession, A: Appraise>(
         return Err(ChannelError::MessageKind { phase: ChannelPhase::Evidence, wanted: "a reply" });
     };
     let mut outcome = ExchangeOutcome { quote, ..ExchangeOutcome::new() };
-    let mine = attesting.map(|attesting| attesting.identity.spki_hash);
+    let mine = attesting.map(|attesting| attesting.spki_hash());
     let judged =
         appraise_peer(stream, Role::Server, own.as_ref(), mine, shown, demand, &mut outcome);
     let Some(theirs) = theirs else {
@@ -214,6 +118,7 @@ pub(crate) async fn exchange_as_client<S: TlsSession, A: Appraise>(
     }
 }
 
+#[cfg(feature = "native")]
 /// Runs the server's half of the exchange. The client waits for an answer, so every failure is sent
 /// to it.
 pub(crate) async fn exchange_as_server<S: TlsSession, A: Appraise>(
@@ -269,6 +174,7 @@ pub(crate) fn peer_certificate<S: TlsSession>(stream: &S) -> Result<PeerCertific
     PeerCertificate::parse(leaf.ok_or_else(none)?)
 }
 
+#[cfg(feature = "native")]
 async fn answer_exchange<S: TlsSession, A: Appraise>(
     stream: &mut S,
     attesting: Option<&SessionAttester>,
@@ -301,7 +207,7 @@ async fn answer_exchange<S: TlsSession, A: Appraise>(
     if demand.is_none() {
         return Ok(outcome);
     }
-    let asked = Instant::now();
+    let asked = Stopwatch::start();
     let shown = frame::read_frame(stream, ChannelPhase::Evidence, deadline).await?;
     outcome.quote += asked.elapsed();
     let ExchangeMessage::Evidence(shown) =
@@ -312,7 +218,7 @@ async fn answer_exchange<S: TlsSession, A: Appraise>(
             wanted: "evidence",
         });
     };
-    let mine = attesting.map(|attesting| attesting.identity.spki_hash);
+    let mine = attesting.map(|attesting| attesting.spki_hash());
     appraise_peer(stream, Role::Client, own.as_ref(), mine, Some(shown), demand, &mut outcome)?;
     frame::write_message(stream, &SessionMessage::Accepted, ChannelPhase::Verdict, deadline)
         .await?;
@@ -338,7 +244,7 @@ fn appraise_peer<S: TlsSession, A: Appraise>(
             Some(_) => Err(ChannelError::MessageKind { phase, wanted }),
         };
     };
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let shown = shown.ok_or(ChannelError::NoEvidence)?;
     let peer = SessionPeer::from_stream(stream, role, mine)?;
     let exporter = stream.exporter(own.context())?;
@@ -463,36 +369,6 @@ fn check_bulk(
     }
 }
 
-pub(crate) struct ObtainedEvidence<'a> {
-    batched: BatchedQuote,
-    claims: Cow<'a, [u8]>,
-    gpu: Option<Vec<u8>>,
-    path: Option<Vec<u8>>,
-    /// The authenticator that holds quote, claims and path (version 3 only).
-    authenticator: Option<Vec<u8>>,
-}
-
-impl ObtainedEvidence<'_> {
-    /// The evidence as it travels.
-    pub(crate) fn to_shown(&self) -> ShownEvidence<'_> {
-        let (collateral, gpu) = (self.batched.collateral.as_deref(), self.gpu.as_deref());
-        match &self.authenticator {
-            Some(authenticator) => ShownEvidence::Authenticated(AuthenticatedEvidence {
-                authenticator,
-                collateral,
-                gpu,
-            }),
-            None => ShownEvidence::Bare(SessionEvidence {
-                quote: &self.batched.quote,
-                claims: &self.claims,
-                collateral,
-                batch: self.path.as_deref(),
-                gpu,
-            }),
-        }
-    }
-}
-
 /// Obtains evidence over the session for the peer's demand.
 async fn obtain_evidence<'a, S: TlsSession, T>(
     stream: &S,
@@ -503,86 +379,13 @@ async fn obtain_evidence<'a, S: TlsSession, T>(
     outcome: &mut ExchangeOutcome<T>,
 ) -> Result<ObtainedEvidence<'a>, ChannelError> {
     let attesting = attesting.ok_or(ChannelError::NoAttester { binding: "session" })?;
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let exporter = stream.exporter(demand.context())?;
     let terms = SessionTerms::from_stream(stream, role)?;
     let obtained = attesting.obtain(&terms, demand, &exporter, deadline).await?;
-    outcome.note_batch_size(role, obtained.batched.sessions());
+    outcome.note_batch_size(role, obtained.sessions());
     outcome.quote += began.elapsed();
     Ok(obtained)
-}
-
-impl SessionAttester {
-    /// Obtains evidence from the attester: in a batch with other sessions unless the peer speaks
-    /// version 1 of the exchange, which knows neither batch paths nor a GPU's evidence. In version 3
-    /// the signature scheme is chosen first, so that no quote is spent on a peer that verifies none.
-    pub(crate) async fn obtain(
-        &self,
-        terms: &SessionTerms,
-        demand: &EvidenceDemand,
-        exporter: &[u8; EXPORTER_BYTES],
-        deadline: Deadline,
-    ) -> Result<ObtainedEvidence<'_>, ChannelError> {
-        let Identity { claims, spki_hash, certified, .. } = &*self.identity;
-        let authenticating = match (&terms.keys, demand) {
-            (None, EvidenceDemand::Context(_)) => None,
-            (Some(keys), EvidenceDemand::Authenticator { request, bytes }) => {
-                Some((keys, request, bytes, AuthenticatorSigner::choose(request, certified)?))
-            }
-            _ => {
-                let version = terms.version.number();
-                return Err(ChannelError::OwnEvidenceVersion { version });
-            }
-        };
-        let (batcher, role) = (&self.batcher, terms.attester);
-        let mut claims = Cow::Borrowed(claims.as_slice());
-        let mut gpu = None;
-        if terms.version != SessionVersion::V1 {
-            let nonce = session_gpu_nonce(role, spki_hash, exporter);
-            gpu = deadline.limit(ChannelPhase::Quote, batcher.obtain_gpu_evidence(nonce)).await??;
-            if let Some(evidence) = &gpu {
-                claims = Cow::Owned(claims_with_gpu(&claims, evidence)?);
-            }
-        }
-        let binder = match &terms.keys {
-            Some(keys) => {
-                let spki = self.identity.spki()?;
-                authenticator_report_data(role, keys.hash, &spki, exporter, &claims)
-            }
-            None => session_report_data(role, spki_hash, exporter, &claims),
-        };
-        let batched = match terms.version {
-            SessionVersion::V1 => {
-                deadline.limit(ChannelPhase::Quote, batcher.attest_alone(binder)).await??
-            }
-            _ => deadline.limit(ChannelPhase::Quote, batcher.attest(binder)).await??,
-        };
-        let path = batched.path.as_ref().map(BatchPath::encode);
-        let mut obtained = ObtainedEvidence { batched, claims, gpu, path, authenticator: None };
-        if let Some((keys, request, bytes, signer)) = authenticating {
-            let cmw = obtained.to_wrapper().to_cmw().encode();
-            obtained.authenticator = Some(keys.make(request, bytes, &signer, &cmw)?);
-        }
-        Ok(obtained)
-    }
-}
-
-impl ObtainedEvidence<'_> {
-    fn to_wrapper(&self) -> EvidenceWrapper {
-        EvidenceWrapper {
-            quote: self.batched.quote.to_vec(),
-            claims: self.claims.to_vec(),
-            batch: self.path.clone(),
-            collateral: self.batched.collateral.as_deref().map(sha256),
-            gpu: self.gpu.as_deref().map(sha256),
-        }
-    }
-}
-
-/// Adds the hash of the GPU evidence to this end's claims, for one session.
-fn claims_with_gpu(claims: &[u8], evidence: &[u8]) -> Result<Vec<u8>, ChannelError> {
-    let claims = Claims::decode(claims).map_err(ChannelError::OwnClaims)?;
-    Ok(Claims { gpu_evidence_hash: Some(sha256(evidence)), ..claims }.encode())
 }
 
 /// Sends a waiting peer the reason why the exchange ends. Errors are ignored.
@@ -591,52 +394,5 @@ async fn send_refusal<S: TlsSession>(stream: &mut S, error: &ChannelError, deadl
         let message = SessionMessage::Refused(refusal);
         let _ = frame::write_message(stream, &message, ChannelPhase::Evidence, deadline).await;
         let _ = deadline.limit_io(ChannelPhase::Evidence, stream.shutdown()).await;
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> TlsSession for client::TlsStream<S> {
-    fn export(
-        &self,
-        output: &mut [u8],
-        label: &[u8],
-        context: Option<&[u8]>,
-    ) -> Result<(), rustls::Error> {
-        self.get_ref().1.export_keying_material(output, label, context).map(|_| ())
-    }
-
-    fn common_state(&self) -> &CommonState {
-        self.get_ref().1
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> TlsSession for server::TlsStream<S> {
-    fn export(
-        &self,
-        output: &mut [u8],
-        label: &[u8],
-        context: Option<&[u8]>,
-    ) -> Result<(), rustls::Error> {
-        self.get_ref().1.export_keying_material(output, label, context).map(|_| ())
-    }
-
-    fn common_state(&self) -> &CommonState {
-        self.get_ref().1
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cipher_suite_without_a_known_hash_has_no_authenticators() {
-        for (suite, wanted) in [
-            (CipherSuite::TLS13_AES_128_GCM_SHA256, Some(SuiteHash::Sha256)),
-            (CipherSuite::TLS13_AES_256_GCM_SHA384, Some(SuiteHash::Sha384)),
-            (CipherSuite::TLS13_CHACHA20_POLY1305_SHA256, Some(SuiteHash::Sha256)),
-            (CipherSuite::TLS13_AES_128_CCM_SHA256, None),
-        ] {
-            assert_eq!(suite_hash(suite).ok(), wanted, "{suite:?}");
-        }
     }
 }

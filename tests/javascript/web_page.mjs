@@ -1,0 +1,85 @@
+// Drives the package `confide-web` in a headless Chromium: serves a page, and waits for its report.
+//
+//     node tests/javascript/web_page.mjs CHROMIUM SETUP.json
+//
+// Ends 0 when all checks of the page hold.
+
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:http';
+import net from 'node:net';
+import { tmpdir } from 'node:os';
+import { extname, join } from 'node:path';
+
+const [chromium, setupFile] = process.argv.slice(2);
+const setup = JSON.parse(readFileSync(setupFile, 'utf8'));
+const checkout = new URL('../../', import.meta.url);
+const DEADLINE_MS = 120_000;
+const TYPES = {
+  '.html': 'text/html', '.js': 'text/javascript', '.mjs': 'text/javascript', '.json': 'application/json',
+  '.wasm': 'application/wasm', '.toml': 'text/plain',
+};
+const FLAGS = [
+  '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
+  '--disable-component-update', '--disable-sync',
+];
+
+/** The gateway to which the tunnel's one target leads just now. */
+let gateway = setup.key;
+const forwarder = net.createServer((client) => {
+  const onward = net.connect({ host: '127.0.0.1', port: gateway });
+  client.pipe(onward).pipe(client);
+  client.on('error', () => onward.destroy());
+  onward.on('error', () => client.destroy());
+});
+forwarder.listen(setup.recorder, '127.0.0.1');
+
+function readFor(path) {
+  if (path === '/setup.json') return readFileSync(setupFile);
+  if (/^\/(key|session)\.toml$/.test(path)) return readFileSync(join(setup.folder, path));
+  if (path === '/') return readFileSync(new URL('tests/javascript/web_page.html', checkout));
+  if (path.includes('..') || !/^\/(web\/npm|tests\/javascript)\//.test(path)) return null;
+  return readFileSync(new URL(path.slice(1), checkout));
+}
+
+const reported = new Promise((resolve, reject) => {
+  setTimeout(() => reject(new Error('the page did not report in time')), DEADLINE_MS).unref();
+  const server = createServer(async (request, response) => {
+    if (request.method === 'POST') {
+      let text = '';
+      for await (const piece of request) text += piece;
+      if (request.url.startsWith('/forward/')) gateway = setup[request.url.slice('/forward/'.length)];
+      response.end();
+      if (request.url === '/result') resolve(JSON.parse(text));
+      return;
+    }
+    const path = request.url;
+    const found = readFor(path);
+    response.writeHead(found ? 200 : 404, { 'content-type': TYPES[extname(path) || '.html'] ?? 'text/plain' });
+    response.end(found ?? undefined);
+  });
+  server.listen(setup.page, '127.0.0.1');
+});
+
+const profile = mkdtempSync(join(tmpdir(), 'confide-web-'));
+const browser = spawn(chromium, [...FLAGS, `--user-data-dir=${profile}`, `http://localhost:${setup.page}/`], {
+  // A group of its own, so that the browser's children end with it.
+  detached: true,
+  stdio: 'ignore',
+});
+try {
+  const { passed = [], error } = await reported;
+  for (const name of passed) console.log(`web: in Chromium: ${name}`);
+  if (error) throw new Error(error);
+  process.exitCode = 0;
+} catch (error) {
+  console.error(`web: in Chromium: ${error.message}`);
+  process.exitCode = 1;
+}
+const gone = new Promise((resolve) => { browser.once('exit', resolve); });
+if (browser.exitCode === null) {
+  process.kill(-browser.pid, 'SIGKILL');
+  await gone;
+}
+rmSync(profile, { recursive: true, force: true, maxRetries: 20 });
+process.exit();

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# The package confide-web: its size, and the client in Node against a gateway with simulated attestation, over plain
+# sockets and through the tunnel.
+# Usage: tests/web.sh CONFIDE
+# Skipped by name where WebAssembly cannot be built or Node is missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+confide=$(realpath "$1")
+# The limit of the package's WebAssembly and JavaScript together, gzip -9.
+size_max=1200000
+
+if ! command -v node >/dev/null || ! node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)'; then
+  echo "skipped: web: no Node 20 or later"
+  exit 0
+fi
+status=0
+web/build.sh || status=$?
+[ $status -ne 3 ] || { echo "skipped: web: WebAssembly cannot be built"; exit 0; }
+[ $status -eq 0 ] || exit $status
+
+size=$(cat web/npm/*.js web/npm/confide_web_bg.wasm | gzip -9 | wc -c)
+echo "web: the package is $size bytes, gzip -9"
+[ "$size" -lt $size_max ] || { echo "web: wanted under $size_max bytes" >&2; exit 1; }
+
+work=$(mktemp -d)
+processes=()
+end() {
+  for process in "${processes[@]}"; do kill "$process" 2>/dev/null || true; done
+  rm -rf "$work"
+}
+trap end EXIT
+
+# start NAME COMMAND...: waits for the ready line, which lies in the file NAME.
+start() {
+  local name=$1
+  shift
+  "$@" >"$work/$name" 2>"$work/$name.log" &
+  processes+=($!)
+  for _ in $(seq 600); do
+    [ -s "$work/$name" ] && return 0
+    sleep 0.1
+  done
+  echo "web: $*: no ready line: $(cat "$work/$name.log")" >&2
+  exit 1
+}
+read_ready() {
+  python3 -c 'import json, sys; print(json.loads(open(sys.argv[1]).readline())[sys.argv[2]])' "$work/$1" "$2"
+}
+port() {
+  read_ready "$1" listen | sed 's/.*://'
+}
+
+free_port() {
+  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+recorder=$(free_port)
+page=$(free_port)
+"$confide" attest --simulate tdx --out "$work/attester" >"$work/attest"
+"$confide" attest --simulate snp --out "$work/amd" >"$work/attest"
+start model "$confide" serve --engine sim --listen 127.0.0.1:0 --ttft-ms 50 --tokens-per-second 50
+# start_gateway NAME ATTESTER BINDING: its policy lies in the file NAME.toml.
+start_gateway() {
+  start "$1" "$confide" gateway --listen 127.0.0.1:0 --upstream "http://$(read_ready model listen)" \
+    --simulate "$work/$2" --binding "$3"
+  cp "$work/$2/policy.toml" "$work/$1.toml"
+  "$confide" policy pin "$work/$1.toml" --digest "$(read_ready "$1" config_digest)" >"$work/pin"
+}
+start_gateway key attester key
+start_gateway session attester session
+start_gateway snp amd session
+start tunnel "$confide" tunnel --listen 127.0.0.1:0 --allow "127.0.0.1:$recorder" \
+  --allow-origin "http://localhost:$page"
+printf '{"folder": "%s", "tunnel": "ws://%s", "recorder": %s, "page": %s, "key": %s, "session": %s, "snp": %s}\n' \
+  "$work" "$(read_ready tunnel listen)" "$recorder" "$page" "$(port key)" "$(port session)" \
+  "$(port snp)" >"$work/setup.json"
+
+flags=()
+node -e 'process.exit(globalThis.WebSocket ? 0 : 1)' || flags=(--experimental-websocket)
+node "${flags[@]}" tests/javascript/web_client.mjs "$work/setup.json"
+
+if chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome); then
+  node tests/javascript/web_page.mjs "$chromium" "$work/setup.json"
+else
+  echo "skipped: web: no Chromium"
+fi

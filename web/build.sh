@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Builds the WebAssembly of confide-web and the JavaScript beside it into web/npm.
+#
+# Two ways, whichever the machine can go: rustup's target wasm32-unknown-unknown, or Debian's rustc-web, cargo-web,
+# rust-web-src and lld, which build the standard library themselves. With neither: status 3, and what is missing
+# is named.
+set -euo pipefail
+cd "$(dirname "$0")"
+target=wasm32-unknown-unknown
+folder=${CARGO_TARGET_DIR:-target}
+
+if [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
+  cargo build --release --locked --target "$target" -p confide-web
+elif [ -x /usr/bin/cargo ] && [ -x /usr/bin/rustc ] && command -v wasm-ld >/dev/null &&
+  [ -d "$(/usr/bin/rustc --print sysroot)/lib/rustlib/src/rust/library/std" ]; then
+  RUSTC_BOOTSTRAP=1 RUSTC=/usr/bin/rustc CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=wasm-ld \
+    /usr/bin/cargo build --release --locked --target "$target" -p confide-web -Zbuild-std=std,panic_abort
+else
+  echo "web: no way to build for $target: wanted the rustup target, or the packages rustc-web, cargo-web," \
+    "rust-web-src and lld" >&2
+  exit 3
+fi
+cargo run --release --locked --quiet -p confide-web-bindgen -- \
+  "$folder/$target/release/confide_web.wasm" npm

@@ -1,0 +1,119 @@
+// `fetch` over attested TLS that ends in here: in the page, or in the Node process. Nothing between here and
+// the attested program reads what is sent; the tunnel sees TLS records only.
+
+import { openConnection } from './connection.js';
+import { AttestationError, toError } from './errors.js';
+import { readLimits } from './limits.js';
+import { Pool } from './pool.js';
+import { tunnelAddress } from './websocket.js';
+import { loadVerifier } from './wasm.js';
+
+export { AttestationError, ConnectionError } from './errors.js';
+
+const OPTIONS = ['server', 'policy', 'tunnel', 'collateral', 'binding', 'limits'];
+
+/**
+ * Connects to `server`, verifies it by `policy`, and resolves to a `fetch` for that server alone.
+ *
+ * See index.d.ts for the options and the errors.
+ */
+export async function createFetch(options) {
+  const unknown = Object.keys(options).find((name) => !OPTIONS.includes(name));
+  if (unknown) throw new TypeError(`option ${unknown} is not known, wanted ${OPTIONS.join(', ')}`);
+  const server = readServer(options.server);
+  const limits = readLimits(options.limits);
+  if (options.tunnel) tunnelAddress(options.tunnel, server.target);
+  else if (!globalThis.process?.versions?.node) throw new TypeError('a page needs a `tunnel`: it has no sockets');
+  const verifier = await makeVerifier(server.label, options.policy, options.collateral);
+  let first;
+  let latest;
+  const pool = new Pool(async () => {
+    const connection = await openConnection(verifier, server, options, limits).catch((thrown) => {
+      throw toError(server.label, thrown);
+    });
+    latest = connection.verification;
+    first ??= latest;
+    if (latest.guarantee !== first.guarantee || latest.claimed_guarantee !== first.claimed_guarantee) {
+      connection.close();
+      throw guaranteeChanged(server.label, first, latest);
+    }
+    return connection;
+  }, limits);
+  // Verified before anybody relies on it.
+  pool.release(await pool.acquire());
+  const fetch = (input, init) => send(pool, server, limits, input, init);
+  Object.defineProperty(fetch, 'verification', {
+    get: () => ({ endpoint: server.label, via: options.tunnel ?? null, ...latest }),
+  });
+  fetch.close = () => pool.close();
+  return fetch;
+}
+
+/** The error of a later connection that protects otherwise than the one that the caller was shown. */
+function guaranteeChanged(label, { guarantee: wanted, claimed_guarantee: claimed }, verification) {
+  const got = verification.guarantee === wanted ? verification.claimed_guarantee : verification.guarantee;
+  const shown = verification.guarantee === wanted ? claimed : wanted;
+  const message = `check \`guarantee\` failed: guarantee has changed since the start: wanted ${shown}, got ${got}`;
+  const hint = 'the server was replaced by one that claims something else: call createFetch again to accept it';
+  return new AttestationError(label, { check: 'guarantee', hint, message, verification });
+}
+
+async function makeVerifier(label, policy, collateral) {
+  if (typeof policy !== 'string') throw new TypeError('policy is missing: wanted the text of a policy in TOML');
+  const bytes = typeof collateral === 'string' ? new TextEncoder().encode(collateral) : collateral;
+  try {
+    return await loadVerifier(policy, bytes);
+  } catch (thrown) {
+    throw toError(label, thrown);
+  }
+}
+
+function readServer(text) {
+  const wanted = 'wanted https://HOST[:PORT] without user, path, query or fragment';
+  let url;
+  try {
+    url = new URL(text);
+  } catch (cause) {
+    throw new TypeError(`server address ${text} is not usable: ${wanted}`, { cause });
+  }
+  if (url.protocol !== 'https:' || url.pathname !== '/' || url.search || url.hash || url.username || url.password) {
+    throw new TypeError(`server address ${text} is not usable: ${wanted}`);
+  }
+  const port = Number(url.port || 443);
+  const target = `${url.hostname}:${port}`;
+  const host = url.hostname.replace(/^\[|\]$/g, '');
+  return { label: text, origin: url.origin, authority: url.host, target, name: host, host, port };
+}
+
+/** Waits for a connection, until the caller aborts; one that comes later is given back. */
+async function acquire(pool, signal) {
+  signal?.throwIfAborted();
+  const acquiring = pool.acquire();
+  let abort;
+  const aborted = new Promise((_, reject) => {
+    abort = () => {
+      acquiring.then((connection) => pool.release(connection), () => {});
+      reject(signal.reason);
+    };
+    signal?.addEventListener('abort', abort, { once: true });
+  });
+  try {
+    return await Promise.race([acquiring, aborted]);
+  } finally {
+    signal?.removeEventListener('abort', abort);
+  }
+}
+
+async function send(pool, server, limits, input, init) {
+  const url = new URL(input instanceof Request ? input.url : input, server.origin);
+  if (url.origin !== server.origin) {
+    throw new TypeError(`${url.origin} is not the attested server: this fetch sends to ${server.origin} only`);
+  }
+  const request = input instanceof Request ? new Request(input, init) : new Request(url, init);
+  const body = new Uint8Array(await request.arrayBuffer());
+  if (body.byteLength > limits.requestBytes) {
+    throw new TypeError(`request body is ${body.byteLength} bytes, wanted at most ${limits.requestBytes}`);
+  }
+  const connection = await acquire(pool, request.signal);
+  return connection.send(request, body, () => pool.release(connection));
+}

@@ -1,0 +1,207 @@
+//! Decides on a server's evidence by a policy, with no memory: every signature is verified each time.
+
+use std::time::Duration;
+
+use confide_channel::Binding;
+use confide_evidence::{Appraise, EvidenceKind, ParseError, PresentedEvidence, detect_kind};
+use confide_verifier::{
+    Appraised, BindingLevel, DangerousScope, Endorsements, Evidence, Outcome, Policy, PolicyError,
+    Rejection, RootKind, Scope, UnixTime, appraise, snp,
+};
+use serde_json::{Value, json};
+
+use crate::crypto::RustCrypto;
+
+/// A policy, endorsements of the caller's own if any, and a clock.
+pub struct PolicyAppraiser {
+    policy: Policy,
+    collateral: Option<Vec<u8>>,
+    clock: fn() -> u64,
+}
+
+/// The accepted evidence of a connection.
+#[derive(Clone, Debug)]
+pub struct PeerAppraisal {
+    verdict: Appraised,
+    simulated: bool,
+}
+
+/// The reason why evidence was not accepted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AppraisalError {
+    /// No collateral came with the evidence, and the caller gave none.
+    #[error(
+        "collateral is missing: wanted the caller's or the peer's stapled collateral, got neither"
+    )]
+    NoCollateral,
+    /// The collateral cannot be read.
+    #[error("collateral is not readable: {0}")]
+    Collateral(#[from] ParseError),
+    /// The evidence is of a kind that is not appraised here.
+    #[error("evidence is not supported: wanted a DCAP quote or an SNP report, got {0}")]
+    Unsupported(EvidenceKind),
+    /// The evidence holds, but says nothing of the program that answered, and the policy does not
+    /// accept that.
+    #[error(
+        "only the platform was checked: wanted a policy that names program and configuration, got \
+         one without {}",
+        missing.join(" and ")
+    )]
+    Scope {
+        /// The keys that the policy lacks.
+        missing: Vec<&'static str>,
+    },
+    /// A check failed.
+    #[error("{}", .0.reason())]
+    Rejected(#[from] Rejection),
+}
+
+impl PolicyAppraiser {
+    /// An appraiser for the policy in `policy_toml`. `collateral` is used instead of what servers
+    /// staple; `clock` returns Unix seconds.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if the policy cannot be read.
+    pub fn new(
+        policy_toml: &str,
+        collateral: Option<Vec<u8>>,
+        clock: fn() -> u64,
+    ) -> Result<Self, PolicyError> {
+        Ok(Self { policy: Policy::from_toml(policy_toml)?, collateral, clock })
+    }
+
+    /// The binding to connect with if the caller names none: what the policy demands, else key binding.
+    pub fn default_binding(&self) -> Binding {
+        match self.policy.binding {
+            Some(BindingLevel::Session) => Binding::Session,
+            _ => Binding::Key,
+        }
+    }
+
+    fn judge(&self, presented: &PresentedEvidence<'_>) -> Result<PeerAppraisal, AppraisalError> {
+        let collateral = self.collateral.as_deref().or(presented.collateral);
+        let collateral = collateral.ok_or(AppraisalError::NoCollateral)?;
+        let now = UnixTime::since_unix_epoch(Duration::from_secs((self.clock)()));
+        let (evidence, policy) = (Evidence::from(presented), &self.policy);
+        match detect_kind(presented.quote) {
+            Some(kind @ EvidenceKind::GpuEvidence) => Err(AppraisalError::Unsupported(kind)),
+            Some(EvidenceKind::SnpReport) => {
+                let endorsements = snp::Endorsements::parse(collateral)?;
+                let verdict = snp::appraise(&evidence, &endorsements, policy, now, &RustCrypto)?;
+                Ok(PeerAppraisal::new(verdict, collateral))
+            }
+            // Bytes of an unknown kind are treated as a quote, whose parser says what is wrong.
+            None | Some(EvidenceKind::SgxQuote | EvidenceKind::TdxQuote) => {
+                let endorsements = Endorsements::parse(collateral)?;
+                let verdict = appraise(&evidence, &endorsements, policy, now, &RustCrypto)?;
+                let root = endorsements.root_der().unwrap_or_default();
+                Ok(PeerAppraisal::new(verdict, root))
+            }
+        }
+    }
+}
+
+impl Appraise for PolicyAppraiser {
+    type Appraised = PeerAppraisal;
+    type Rejection = AppraisalError;
+
+    fn appraise(&self, presented: &PresentedEvidence<'_>) -> Result<PeerAppraisal, AppraisalError> {
+        let accepted = self.judge(presented)?;
+        match (accepted.verdict.scope(), self.policy.dangerous_scope) {
+            (Scope::Workload, _) | (Scope::Platform, Some(DangerousScope::Platform)) => {
+                Ok(accepted)
+            }
+            (Scope::Platform, None) => {
+                Err(AppraisalError::Scope { missing: accepted.verdict.missing_keys() })
+            }
+        }
+    }
+}
+
+/// The claims that have a meaning here: an attested end does not word its own guarantee.
+const CLAIMS_KNOWN: [&str; 3] = [
+    "operator is outside the TEE",
+    "gateway only",
+    "the notary sees the plaintext, its operator does not",
+];
+
+impl PeerAppraisal {
+    /// `root` holds the root's certificate. Whether it names itself as simulated is a label, and never
+    /// affects acceptance.
+    fn new(verdict: Appraised, root: &[u8]) -> Self {
+        const SIMULATED: &[u8] = b"SIMULATED";
+        let named = root.windows(SIMULATED.len()).any(|part| part == SIMULATED);
+        let simulated = named && verdict.root().kind == RootKind::Custom;
+        Self { verdict, simulated }
+    }
+
+    /// The guarantee of this connection, computed from what was checked, in the words of `confide connect`
+    /// (`crates/appraiser`): who is protected from whom. The attested end's own claim counts only under a
+    /// production root, without debug, and if the policy names program and configuration.
+    pub fn guarantee(&self) -> &'static str {
+        match self.verdict.root().kind {
+            _ if self.simulated => "none (simulated)",
+            RootKind::Custom => "none (custom root)",
+            _ if self.verdict.is_debug() => "none (debug: the host reads the memory)",
+            _ if self.verdict.scope() == Scope::Platform => "none (platform only)",
+            _ => match self.verdict.claims() {
+                None => "none (no claims)",
+                Some(claims) => CLAIMS_KNOWN
+                    .into_iter()
+                    .find(|known| *known == claims.guarantee)
+                    .unwrap_or("none (unknown claim)"),
+            },
+        }
+    }
+
+    /// The Unix second after which the claims, or the endorsements that they rest on, have expired.
+    pub fn not_after(&self) -> u64 {
+        let endorsed = self.verdict.platform().valid_until;
+        self.verdict.claims().map_or(endorsed, |claims| claims.not_after.min(endorsed))
+    }
+
+    /// The verdict with the names that `confide connect` prints.
+    pub fn to_json(&self) -> Value {
+        let mut verdict = self.verdict.to_json();
+        let mut take = |name: &str| verdict[name].take();
+        let claims = take("claims");
+        json!({
+            "guarantee": self.guarantee(),
+            "simulated": self.simulated,
+            "scope": take("scope"),
+            "root": take("root"),
+            "tcb_status": take("tcb_status"),
+            "advisories": take("advisories"),
+            "config_digest": claims["config_digest"],
+            "weights": claims["weights"],
+            "claimed_guarantee": claims["guarantee"],
+            "not_after": self.not_after(),
+            "checks": take("checks"),
+        })
+    }
+}
+
+impl AppraisalError {
+    /// The name of the check that failed, as policies name it.
+    pub fn failed_check(&self) -> &str {
+        match self {
+            Self::NoCollateral | Self::Collateral(_) => "collateral",
+            Self::Unsupported(_) => "evidence",
+            Self::Scope { .. } => "scope",
+            Self::Rejected(rejection) => rejection
+                .checks()
+                .iter()
+                .find(|check| check.outcome == Outcome::Failed)
+                .map_or("evidence", |check| check.name),
+        }
+    }
+
+    /// Every check with its outcome, if checks ran.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Rejected(rejection) => rejection.to_json(),
+            _ => Value::Null,
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The verifier's cryptography in Rust alone.
+
+use confide_verifier::{Crypto, SignatureVerificationAlgorithm};
+use p256::ecdsa::signature::Verifier;
+use sha2::{Digest, Sha256, Sha384};
+
+use crate::provider::signatures::{AMD_RSA_PSS, ECDSA_P256_SHA256, ECDSA_P384_SHA384};
+
+/// Signature checks and hashes by RustCrypto's crates.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RustCrypto;
+
+impl Crypto for RustCrypto {
+    fn verify_p256(&self, public_key: &[u8; 65], message: &[u8], signature: &[u8; 64]) -> bool {
+        let key = p256::ecdsa::VerifyingKey::from_sec1_bytes(public_key);
+        let signature = p256::ecdsa::Signature::from_slice(signature);
+        matches!((key, signature), (Ok(key), Ok(it)) if key.verify(message, &it).is_ok())
+    }
+
+    fn verify_p384(&self, public_key: &[u8; 97], message: &[u8], signature: &[u8; 96]) -> bool {
+        let key = p384::ecdsa::VerifyingKey::from_sec1_bytes(public_key);
+        let signature = p384::ecdsa::Signature::from_slice(signature);
+        matches!((key, signature), (Ok(key), Ok(it)) if key.verify(message, &it).is_ok())
+    }
+
+    fn sha256(&self, parts: &[&[u8]]) -> [u8; 32] {
+        hash::<Sha256>(parts).finalize().into()
+    }
+
+    fn sha384(&self, parts: &[&[u8]]) -> [u8; 48] {
+        hash::<Sha384>(parts).finalize().into()
+    }
+
+    fn certificate_algorithm(&self) -> &'static dyn SignatureVerificationAlgorithm {
+        ECDSA_P256_SHA256
+    }
+
+    fn p384_certificate_algorithm(&self) -> &'static dyn SignatureVerificationAlgorithm {
+        ECDSA_P384_SHA384
+    }
+
+    fn amd_certificate_algorithms(&self) -> [&'static dyn SignatureVerificationAlgorithm; 2] {
+        AMD_RSA_PSS
+    }
+}
+
+fn hash<D: Digest>(parts: &[&[u8]]) -> D {
+    parts.iter().fold(D::new(), |hash, part| hash.chain_update(part))
+}

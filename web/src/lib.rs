@@ -1,0 +1,21 @@
+//! confide's verifying client for browsers and Node.
+//!
+//! Everything that decides runs in here: TLS 1.3, the session exchange, the appraisal and HTTP/1.1. The
+//! host, `npm/`, moves bytes between this and a WebSocket or a socket, keeps the deadlines, and makes
+//! the answers `Response` objects. `docs/web.md` describes the package.
+#![deny(missing_docs)]
+
+mod appraiser;
+#[cfg(target_arch = "wasm32")]
+mod bindings;
+mod carrier;
+mod crypto;
+mod error;
+pub mod provider;
+mod session;
+
+pub use appraiser::{AppraisalError, PeerAppraisal, PolicyAppraiser};
+pub use carrier::{Carrier, CarrierHost, carrier};
+pub use crypto::RustCrypto;
+pub use error::WebError;
+pub use session::{Session, WebRequest, next_piece, open};
