@@ -270,7 +270,7 @@ fn records_and_key_schedules_are_those_of_aws_lc() {
                     version: ProtocolVersion::TLSv1_2,
                     payload: OutboundChunks::Single(&text),
                 };
-                let (key, iv) = (AeadKey::from([5; 32]), Iv::new([6; 12]));
+                let (key, iv) = (AeadKey::from([5; 32]), Iv::from([6; 12]));
                 let sealed = suite.aead_alg.encrypter(key, iv).encrypt(message, sequence);
                 sealed.unwrap().encode()
             });
