@@ -148,7 +148,7 @@ impl<A: Appraise> Client<A> {
         let deadline = Deadline::after(self.options.deadline);
         let began = Stopwatch::start();
         let (config, attesting) = self.config_and_attester(deadline).await?;
-        let quote = began.elapsed();
+        let quote = began.read();
         let (mut stream, mut timings) =
             handshake(config, self.options.binding, name, io, deadline, tuning).await?;
         timings.quote = quote;
@@ -227,7 +227,7 @@ impl<A: Appraise> Client<A> {
         };
         let peer = certificate.spki_hash()?;
         let appraised = session::appraise(&*self.appraiser, &presented, peer, None)?;
-        let appraisal = began.elapsed();
+        let appraisal = began.read();
         let appraised = Some(appraised);
         Ok(ExchangeOutcome { appraised, appraisal, round_trips: 0, ..ExchangeOutcome::new() })
     }
@@ -256,7 +256,7 @@ where
     session.set_buffer_limit(Some(tuning.write_bytes));
     handshake::check_alpn(session.alpn_protocol(), binding)?;
     let timings = ChannelTimings {
-        handshake: began.elapsed(),
+        handshake: began.read(),
         round_trips: handshake::handshake_round_trips(session.handshake_kind()),
         ..ChannelTimings::default()
     };

@@ -82,7 +82,7 @@ pub(crate) async fn exchange_as_client<S: TlsSession, A: Appraise>(
     frame::write_frame(stream, &request, ChannelPhase::Request, deadline).await?;
     let asked = Stopwatch::start();
     let reply = frame::read_frame(stream, ChannelPhase::Evidence, deadline).await?;
-    let quote = asked.elapsed();
+    let quote = asked.read();
     let ExchangeMessage::Reply(theirs, shown) =
         ExchangeMessage::decode(version, Role::Server, ChannelPhase::Evidence, &reply)?
     else {
@@ -209,7 +209,7 @@ async fn answer_exchange<S: TlsSession, A: Appraise>(
     }
     let asked = Stopwatch::start();
     let shown = frame::read_frame(stream, ChannelPhase::Evidence, deadline).await?;
-    outcome.quote += asked.elapsed();
+    outcome.quote += asked.read();
     let ExchangeMessage::Evidence(shown) =
         ExchangeMessage::decode(version, Role::Client, ChannelPhase::Evidence, &shown)?
     else {
@@ -251,7 +251,7 @@ fn appraise_peer<S: TlsSession, A: Appraise>(
     let (appraised, sessions) = peer.appraise(own, &exporter, shown, appraiser)?;
     outcome.appraised = Some(appraised);
     outcome.note_batch_size(role, sessions);
-    outcome.appraisal = began.elapsed();
+    outcome.appraisal = began.read();
     Ok(())
 }
 
@@ -384,7 +384,7 @@ async fn obtain_evidence<'a, S: TlsSession, T>(
     let terms = SessionTerms::from_stream(stream, role)?;
     let obtained = attesting.obtain(&terms, demand, &exporter, deadline).await?;
     outcome.note_batch_size(role, obtained.sessions());
-    outcome.quote += began.elapsed();
+    outcome.quote += began.read();
     Ok(obtained)
 }
 

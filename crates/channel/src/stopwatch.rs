@@ -18,7 +18,7 @@ impl Stopwatch {
     }
 
     /// The time since the start.
-    pub(crate) fn elapsed(self) -> Duration {
+    pub(crate) fn read(self) -> Duration {
         #[cfg(feature = "native")]
         return self.began.elapsed();
         #[cfg(not(feature = "native"))]
