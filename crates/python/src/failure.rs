@@ -45,9 +45,9 @@ pub(crate) enum Failure {
     /// The policy cannot be used.
     Policy { message: String },
     /// Evidence was judged and refused.
-    Attestation { message: String, check: String, hint: Option<String>, document: Value },
+    Attestation { message: String, check: String, hint: Option<String>, document: Box<Value> },
     /// A receipt was judged and refused, or there is none.
-    Receipt { message: String, check: String, hint: Option<String>, document: Value },
+    Receipt { message: String, check: String, hint: Option<String>, document: Box<Value> },
     /// The network, or a peer that is silent or broken.
     Transport { fault: TransportFault, message: String },
 }
@@ -83,7 +83,7 @@ impl Failure {
                 Self::Attestation {
                     message: format!("{url} is not accepted: check `{check}` failed: {text}"),
                     hint: Some(hint_for_check(&check, OptionStyle::Keyword)),
-                    document: describe_refusal(url, &check, &text, error.rejection()),
+                    document: Box::new(describe_refusal(url, &check, &text, error.rejection())),
                     check,
                 }
             }

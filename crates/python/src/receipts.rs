@@ -95,7 +95,12 @@ fn check_identity(document: Value, receipt_id: &str) -> Result<Value, Failure> {
         return Ok(document);
     }
     let message = format!("the receipt is refused: it is not the receipt `{receipt_id}`");
-    Err(Failure::Receipt { message, check: "receipt".into(), hint: None, document })
+    Err(Failure::Receipt {
+        message,
+        check: "receipt".into(),
+        hint: None,
+        document: Box::new(document),
+    })
 }
 
 /// The end that has receipts and reports, and the credentials of the client that asks for them.
@@ -159,6 +164,8 @@ fn unavailable(reason: &str) -> Failure {
         message: format!("no receipt to judge: {reason}"),
         check: "receipt".into(),
         hint: None,
-        document: json!({ "outcome": "error", "scope": "platform", "reason": reason, "checks": [] }),
+        document:
+            json!({ "outcome": "error", "scope": "platform", "reason": reason, "checks": [] })
+                .into(),
     }
 }

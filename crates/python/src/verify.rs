@@ -92,7 +92,7 @@ fn judge_request(request: EvidenceRequest) -> Result<Value, Failure> {
         message: rejection.reason().to_string(),
         check: failed.map_or("evidence", |check| check.name).to_owned(),
         hint: None,
-        document,
+        document: Box::new(document),
     })
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn accept_receipt(
             message: format!("the receipt is refused: {refusal}"),
             check: refusal.code().to_owned(),
             hint: refusal.hint(OptionStyle::Keyword),
-            document,
+            document: Box::new(document),
         }),
     }
 }
