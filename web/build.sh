@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the WebAssembly of confide-web and the JavaScript beside it into web/npm.
 #
-# Two ways, whichever the machine can go: rustup's target wasm32-unknown-unknown, or Debian's rustc-web, cargo-web,
+# Two ways, whichever the machine can go: rustup's target wasm32-unknown-unknown, which is fetched, or Debian's rustc-web, cargo-web,
 # rust-web-src and lld, which build the standard library themselves. With neither: status 3, and what is missing
 # is named.
 set -euo pipefail
@@ -9,7 +9,12 @@ cd "$(dirname "$0")"
 target=wasm32-unknown-unknown
 folder=${CARGO_TARGET_DIR:-target}
 
-if [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
+has_target() { [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; }
+if ! has_target && command -v rustup >/dev/null; then
+  # Its server cannot be reached from everywhere.
+  timeout 60 rustup target add "$target" || echo "web: rustup cannot fetch $target" >&2
+fi
+if has_target; then
   cargo build --release --locked --target "$target" -p confide-web
 elif [ -x /usr/bin/cargo ] && [ -x /usr/bin/rustc ] && command -v wasm-ld >/dev/null &&
   [ -d "$(/usr/bin/rustc --print sysroot)/lib/rustlib/src/rust/library/std" ]; then
