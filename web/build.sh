@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Builds the WebAssembly of confide-web and the JavaScript beside it into web/npm.
 #
-# Two ways, whichever the machine can go: rustup's target wasm32-unknown-unknown, which is fetched, or Debian's rustc-web, cargo-web,
-# rust-web-src and lld, which build the standard library themselves. With neither: status 3, and what is missing
-# is named.
+# Two ways, whichever the machine can go: rustup's target wasm32-unknown-unknown, which is fetched, or Debian's
+# rustc-web, cargo-web, rust-web-src and lld, which build the standard library themselves. With neither: status 3,
+# and what is missing is named.
 set -euo pipefail
 cd "$(dirname "$0")"
 target=wasm32-unknown-unknown
