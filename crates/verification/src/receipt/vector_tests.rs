@@ -32,7 +32,7 @@ fn every_vector_is_judged_as_it_says() {
         let report = AttestationReport::parse(report.as_bytes(), None).unwrap();
         let digests = |name: &str| {
             let digests = case[name].as_array()?.iter().map(|digest| digest.as_str().unwrap());
-            Some(Expect::AnyOf(digests.map(|digest| parse_digest(digest)).collect()))
+            Some(Expect::AnyOf(digests.map(parse_digest).collect()))
         };
         let policy = Policy {
             config_digest: digests("configurations"),
