@@ -245,7 +245,8 @@ fn parts_of_an_answer_are_shown_and_the_rest_stays_hidden() {
     // A shown part may have the answer's identifier: it does not lead to the digests.
     let chat_id = &answer[answer.find("chatcmpl-").unwrap()..];
     let chat_id = &chat_id[..chat_id.find('"').unwrap()];
-    for path in [format!("/v1/aci/receipts/{chat_id}"), format!("/v1/signature/{chat_id}")] {
+    let signature = format!("/v1/signature/{chat_id}?signing_algo=ed25519");
+    for path in [format!("/v1/aci/receipts/{chat_id}"), signature] {
         let get = format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n");
         let (head, body) = chain.exchange(&get);
         assert!(head.starts_with("HTTP/1.1 404 "), "{path}: {head}\n{body}");

@@ -271,7 +271,7 @@ impl Proxy {
         let answer = self.answer_observed(request, connection, &mut terms).await;
         match terms {
             Some(terms) => terms.seal(answer),
-            None => sealed_answer::pass_clear(answer),
+            None => sealed_answer::pass_clear(answer, self.encrypted_requests.is_some()),
         }
     }
 

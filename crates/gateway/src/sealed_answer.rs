@@ -76,10 +76,16 @@ impl GatewayBody {
     }
 }
 
-/// An answer that is not encrypted, without the fields by which a model server could claim that it is.
-pub(crate) fn pass_clear(mut answer: Response<ObservedBody>) -> Response<GatewayBody> {
+/// An answer that is not encrypted. If the gateway `encrypts` others, it loses the fields by which a
+/// model server could claim that it is.
+pub(crate) fn pass_clear(
+    mut answer: Response<ObservedBody>,
+    encrypts: bool,
+) -> Response<GatewayBody> {
     for name in [NONCE_FIELD, BODY_END_FIELD] {
-        answer.headers_mut().remove(name);
+        if encrypts {
+            answer.headers_mut().remove(name);
+        }
     }
     answer.map(GatewayBody::clear)
 }
@@ -125,7 +131,7 @@ impl AnswerTerms {
     pub(crate) fn seal(self, answer: Response<ObservedBody>) -> Response<GatewayBody> {
         let Self { nonce, sealer, end, method } = self;
         if method == Method::HEAD {
-            return pass_clear(answer);
+            return pass_clear(answer, true);
         }
         let seal = BodySeal { sealer, end, has_frame: false, is_ended: false };
         let seal = Some(AnswerSeal::Body(Box::new(seal)));

@@ -737,7 +737,8 @@ async fn a_gateway_without_encrypted_bodies_serves_no_key() {
 async fn an_answer_in_clear_has_no_field_that_claims_otherwise() {
     let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nEhbp-Response-Nonce: 00\r\n\
                   confide-body-end: final-frame\r\nx-kept: yes\r\n\r\nok";
-    let gateway = gateway(upstream_saying(answer).await, GatewayLimits::default()).await;
+    let upstream = upstream_saying(answer).await;
+    let gateway = gateway_for_clients(upstream, GatewayLimits::default()).await;
     let got = exchange(
         gateway.address,
         "GET /v1/models HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n",
