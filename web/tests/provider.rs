@@ -166,11 +166,11 @@ fn shares_that_aws_lc_refuses_are_refused() {
     }
 }
 
+/// Checks a signature over a message with a provider and a key.
+type Verify = dyn Fn(&dyn Crypto, &[u8], &[u8], &[u8]) -> bool;
+
 /// Signs 50 messages, and compares what both say of each signature, as it is and changed.
-fn compare_signatures(
-    algorithm: &'static EcdsaSigningAlgorithm,
-    verify: &dyn Fn(&dyn Crypto, &[u8], &[u8], &[u8]) -> bool,
-) {
+fn compare_signatures(algorithm: &'static EcdsaSigningAlgorithm, verify: &Verify) {
     let key = EcdsaKeyPair::generate(algorithm).unwrap();
     let public = key.public_key().as_ref();
     let mut high_s = 0;
