@@ -385,8 +385,11 @@ class Processes(unittest.TestCase):
 
     def test_ctrl_c_ends_a_wait(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
+            # A process in the background of a script is started with SIGINT ignored.
             script = f"""
+                import signal
                 import confide
+                signal.signal(signal.SIGINT, signal.default_int_handler)
                 client = confide.http_client(policy={str(SITE.policy)!r}, timeout=None)
                 try:
                     client.get("https://127.0.0.1:{listener.getsockname()[1]}")
