@@ -6,7 +6,7 @@ use confide_channel::Binding;
 use confide_evidence::{Appraise, EvidenceKind, ParseError, PresentedEvidence, detect_kind};
 use confide_verifier::{
     Appraised, BindingLevel, DangerousScope, Endorsements, Evidence, Outcome, Policy, PolicyError,
-    Rejection, RootKind, Scope, UnixTime, appraise, snp,
+    Rejection, RootKind, Scope, UnixTime, appraise, is_simulated_certificate, snp,
 };
 use serde_json::{Value, json};
 
@@ -119,46 +119,22 @@ impl Appraise for PolicyAppraiser {
     }
 }
 
-/// The claims that have a meaning here: an attested end does not word its own guarantee.
-const CLAIMS_KNOWN: [&str; 3] = [
-    "operator is outside the TEE",
-    "gateway only",
-    "the notary sees the plaintext, its operator does not",
-];
-
 impl PeerAppraisal {
     /// `root` holds the root's certificate. Whether it names itself as simulated is a label, and never
     /// affects acceptance.
     fn new(verdict: Appraised, root: &[u8]) -> Self {
-        const SIMULATED: &[u8] = b"SIMULATED";
-        let named = root.windows(SIMULATED.len()).any(|part| part == SIMULATED);
-        let simulated = named && verdict.root().kind == RootKind::Custom;
+        let simulated = is_simulated_certificate(root) && verdict.root().kind == RootKind::Custom;
         Self { verdict, simulated }
     }
 
-    /// The guarantee of this connection, computed from what was checked, in the words of `confide connect`
-    /// (`crates/appraiser`): who is protected from whom. The attested end's own claim counts only under a
-    /// production root, without debug, and if the policy names program and configuration.
+    /// The guarantee of this connection, computed from what was checked: who is protected from whom.
     pub fn guarantee(&self) -> &'static str {
-        match self.verdict.root().kind {
-            _ if self.simulated => "none (simulated)",
-            RootKind::Custom => "none (custom root)",
-            _ if self.verdict.is_debug() => "none (debug: the host reads the memory)",
-            _ if self.verdict.scope() == Scope::Platform => "none (platform only)",
-            _ => match self.verdict.claims() {
-                None => "none (no claims)",
-                Some(claims) => CLAIMS_KNOWN
-                    .into_iter()
-                    .find(|known| *known == claims.guarantee)
-                    .unwrap_or("none (unknown claim)"),
-            },
-        }
+        self.verdict.guarantee(self.simulated)
     }
 
     /// The Unix second after which the claims, or the endorsements that they rest on, have expired.
     pub fn not_after(&self) -> u64 {
-        let endorsed = self.verdict.platform().valid_until;
-        self.verdict.claims().map_or(endorsed, |claims| claims.not_after.min(endorsed))
+        self.verdict.not_after()
     }
 
     /// The verdict with the names that `confide connect` prints.

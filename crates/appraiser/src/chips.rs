@@ -8,7 +8,7 @@ use std::{
 
 use confide_evidence::{pem, snp_endorsements::SnpEndorsements};
 use confide_verifier::{
-    AwsLc, CrlMinimum, Evidence, Policy, RootKind, UnixTime,
+    AwsLc, CrlMinimum, Evidence, Policy, RootKind, UnixTime, is_simulated_certificate,
     snp::{self, Endorsements},
 };
 
@@ -16,7 +16,6 @@ use crate::{
     error::AppraisalError,
     limits::{CHIP_ENDORSEMENTS_LENGTH_MAX, CHIPS_MAX},
     newest::stricter_minimum,
-    sets::is_simulated_root,
 };
 
 /// The memory of chip keys, and of the newest revocation list of each root.
@@ -112,7 +111,7 @@ impl VerifiedChip {
     fn verify(endorsements: &[u8], policy: &Policy, now: UnixTime) -> Result<Self, AppraisalError> {
         let parts = SnpEndorsements::parse(endorsements)?;
         let chain = pem::decode_chain("AMD certificate chain", parts.chain.as_bytes())?;
-        let is_simulated = chain.last().is_some_and(|root| is_simulated_root(root));
+        let is_simulated = chain.last().is_some_and(|root| is_simulated_certificate(root));
         let prepared = Endorsements::from_parts(parts)?.prepare(&policy.roots, now, &AwsLc)?;
         Ok(Self { prepared, is_simulated, learnt_at: now.as_secs() })
     }

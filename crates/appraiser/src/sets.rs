@@ -9,6 +9,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use confide_evidence::{ParseError, snp_endorsements::SnpEndorsements};
 use confide_verifier::{
     AwsLc, Endorsements, EndorsementsId, Policy, PreparedEndorsements, Rejection, UnixTime,
+    is_simulated_certificate,
 };
 
 use crate::{
@@ -34,12 +35,6 @@ pub(crate) struct PreparedSet {
     pub(crate) prepared: PreparedEndorsements,
     /// Whether its root's certificate names itself as simulated.
     pub(crate) is_simulated: bool,
-}
-
-/// Whether a root's certificate contains `SIMULATED`. This sets a label and never affects acceptance.
-pub(crate) fn is_simulated_root(root_der: &[u8]) -> bool {
-    const SIMULATED: &[u8] = b"SIMULATED";
-    root_der.windows(SIMULATED.len()).any(|part| part == SIMULATED)
 }
 
 impl CollateralSet {
@@ -83,7 +78,7 @@ impl CollateralSet {
         let prepared: Result<PreparedEndorsements, Rejection> =
             endorsements.prepare(&policy.roots, now, &AwsLc);
         let prepared = prepared?;
-        let is_simulated = is_simulated_root(prepared.root_der());
+        let is_simulated = is_simulated_certificate(prepared.root_der());
         Ok(self.prepared.get_or_init(|| PreparedSet { prepared, is_simulated }))
     }
 

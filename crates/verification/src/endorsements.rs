@@ -65,7 +65,6 @@ pub fn is_labelled_simulated(endorsements: &[u8]) -> bool {
 
 /// Whether a certificate of a chain (PEM) is labelled as simulated.
 pub(crate) fn is_chain_labelled_simulated(chain: &[u8]) -> bool {
-    const SIMULATED: &[u8] = b"SIMULATED";
     let certificates = pem::decode_chain("chain", chain).unwrap_or_default();
-    certificates.iter().any(|der| der.windows(SIMULATED.len()).any(|part| part == SIMULATED))
+    certificates.iter().any(|der| confide_verifier::is_simulated_certificate(der))
 }

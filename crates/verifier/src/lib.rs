@@ -25,6 +25,7 @@ mod explain;
 mod explanation;
 mod generation;
 mod gpu;
+mod guarantee;
 mod learning;
 mod measurements;
 mod memory;
@@ -57,6 +58,7 @@ pub use expect::{DANGEROUS_ANY, Expect, ReferenceValue};
 pub use explanation::{FieldTreatment, Sentence};
 pub use generation::EndorsementsId;
 pub use gpu::{GpuAppraisal, GpuAppraised, GpuClaims, GpuPolicy, GpuVersion, verify_rim};
+pub use guarantee::is_simulated_certificate;
 pub use memory::{
     KnownEnclave, KnownPck, LastPlatform, NewVerdicts, NoMemory, RecallPlatform, TagKey, VerdictTag,
 };
