@@ -73,23 +73,10 @@ fn error_chain(error: &dyn Error) -> String {
     text
 }
 
-/// The name of the check that the peer failed. Unreadable evidence counts as failed too, since a
-/// second try would fail in the same way.
+/// The name of the check that the peer failed, in the channel or before the appraiser.
 fn failed_check(error: &ChannelError) -> Option<&str> {
-    match error {
-        ChannelError::KeyMismatch { .. } | ChannelError::Reflected => Some("channel_binding"),
-        ChannelError::GpuEvidence { .. } => Some("gpu"),
-        ChannelError::NoEvidence
-        | ChannelError::Certificate { .. }
-        | ChannelError::Extension { .. }
-        | ChannelError::Tagged(_)
-        | ChannelError::BatchPath(_)
-        | ChannelError::Claims(_)
-        | ChannelError::FrameLength { .. }
-        | ChannelError::Message { .. }
-        | ChannelError::MessageKind { .. } => Some("evidence"),
-        other => other.rejection::<AppraisalError>().map(AppraisalError::failed_check),
-    }
+    let appraised = || error.rejection::<AppraisalError>().map(AppraisalError::failed_check);
+    error.failed_check().or_else(appraised)
 }
 
 /// What to do after a failed check.

@@ -383,6 +383,25 @@ impl ChannelError {
         }
     }
 
+    /// The name of the check that the peer failed before its evidence reached an appraiser. Unreadable
+    /// evidence counts as failed too, since a second try would fail in the same way.
+    pub fn failed_check(&self) -> Option<&'static str> {
+        match self {
+            Self::KeyMismatch { .. } | Self::Reflected => Some("channel_binding"),
+            Self::GpuEvidence { .. } => Some("gpu"),
+            Self::NoEvidence
+            | Self::Certificate { .. }
+            | Self::Extension { .. }
+            | Self::Tagged(_)
+            | Self::BatchPath(_)
+            | Self::Claims(_)
+            | Self::FrameLength { .. }
+            | Self::Message { .. }
+            | Self::MessageKind { .. } => Some("evidence"),
+            _ => None,
+        }
+    }
+
     /// Returns the appraiser's rejection, if the error is one and `R` is its type.
     pub fn rejection<R: std::error::Error + 'static>(&self) -> Option<&R> {
         match self {

@@ -20,8 +20,10 @@
 //! }
 //! ```
 #![deny(missing_docs)]
-// The client's half shares its modules with the server's, and uses a part of each.
-#![cfg_attr(not(feature = "native"), allow(dead_code))]
+#![cfg_attr(
+    not(feature = "native"),
+    allow(dead_code, reason = "the client's half uses a part of the modules that it shares")
+)]
 
 #[cfg(not(feature = "native"))]
 mod absent_attester;

@@ -219,23 +219,10 @@ fn blame_channel(error: &ChannelError) -> Blame {
     }
 }
 
-/// The name of the check that the peer failed. Unreadable evidence counts as failed too, since a
-/// second try would fail in the same way.
+/// The name of the check that the peer failed, in the channel or before the appraiser.
 pub fn failed_check(error: &ChannelError) -> Option<&str> {
-    match error {
-        ChannelError::KeyMismatch { .. } | ChannelError::Reflected => Some("channel_binding"),
-        ChannelError::GpuEvidence { .. } => Some("gpu"),
-        ChannelError::NoEvidence
-        | ChannelError::Certificate { .. }
-        | ChannelError::Extension { .. }
-        | ChannelError::Tagged(_)
-        | ChannelError::BatchPath(_)
-        | ChannelError::Claims(_)
-        | ChannelError::FrameLength { .. }
-        | ChannelError::Message { .. }
-        | ChannelError::MessageKind { .. } => Some("evidence"),
-        other => other.rejection::<AppraisalError>().map(AppraisalError::failed_check),
-    }
+    let appraised = || error.rejection::<AppraisalError>().map(AppraisalError::failed_check);
+    error.failed_check().or_else(appraised)
 }
 
 /// Whether the request body caused the error.
