@@ -17,8 +17,8 @@ use http::{HeaderName, HeaderValue, Response, StatusCode, response};
 use http_body::{Body, Frame, SizeHint};
 
 use crate::{
-    connector::{BodyError, RequestBody},
     pool::{AnswerBody, AnswerError},
+    sealed_body::PartSealer,
 };
 
 /// The largest number of bytes of text in one chunk: every receiver takes as many.
@@ -28,76 +28,43 @@ const CHUNK_BYTES_MAX: usize = 1024 * 1024 + TAG_BYTES;
 /// Bounds of the head of an answer.
 const HEAD_LIMITS: MessageLimits = MessageLimits { head_bytes: 64 * 1024, fields: 256 };
 
-/// A request, encapsulated as it is sent.
-pub(crate) struct EncapsulatedRequestBody {
-    /// The head of the request, until it is sent.
-    head: Option<MessageHead>,
-    inner: RequestBody,
+/// Encapsulates a request whole: its head, then its body.
+pub(crate) struct MessageSealer {
+    head: MessageHead,
     sealer: OhttpRequestSealer,
-    is_ended: bool,
 }
 
-impl EncapsulatedRequestBody {
-    pub(crate) fn new(head: MessageHead, inner: RequestBody, sealer: OhttpRequestSealer) -> Self {
-        Self { head: Some(head), inner, sealer, is_ended: false }
+impl MessageSealer {
+    pub(crate) fn new(head: MessageHead, sealer: OhttpRequestSealer) -> Self {
+        Self { head, sealer }
     }
 
-    fn seal_head(&mut self, head: &MessageHead) -> Result<Bytes, EncryptedBodyError> {
+    fn seal_chunks(&mut self, text: &[u8], body: &mut Vec<u8>) -> Result<(), EncryptedBodyError> {
+        let mut parts = text.chunks(CHUNK_TEXT_BYTES_MAX);
+        parts.try_for_each(|part| self.sealer.seal_chunk(part, body))
+    }
+}
+
+impl PartSealer for MessageSealer {
+    fn seal_start(&mut self) -> Result<Vec<u8>, EncryptedBodyError> {
         let mut body = self.sealer.head().to_bytes();
-        for part in head.encode_head().chunks(CHUNK_TEXT_BYTES_MAX) {
-            self.sealer.seal_chunk(part, &mut body)?;
-        }
-        Ok(body.into())
+        let head = self.head.encode_head();
+        self.seal_chunks(&head, &mut body)?;
+        Ok(body)
     }
 
-    fn seal_piece(&mut self, text: &[u8]) -> Result<Bytes, EncryptedBodyError> {
+    fn seal_piece(&mut self, text: &[u8]) -> Result<Vec<u8>, EncryptedBodyError> {
         let (mut message, mut body) = (Vec::new(), Vec::new());
         append_content(text, &mut message);
-        for part in message.chunks(CHUNK_TEXT_BYTES_MAX) {
-            self.sealer.seal_chunk(part, &mut body)?;
-        }
-        Ok(body.into())
+        self.seal_chunks(&message, &mut body)?;
+        Ok(body)
     }
 
-    fn seal_end(&mut self) -> Result<Bytes, EncryptedBodyError> {
-        self.is_ended = true;
+    fn seal_end(&mut self) -> Result<Vec<u8>, EncryptedBodyError> {
         let (mut message, mut body) = (Vec::new(), Vec::new());
         append_message_end(&mut message);
         self.sealer.seal_final_chunk(&message, &mut body)?;
-        Ok(body.into())
-    }
-}
-
-impl Body for EncapsulatedRequestBody {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        if let Some(head) = self.head.take() {
-            return Poll::Ready(Some(Ok(Frame::data(self.seal_head(&head)?))));
-        }
-        while !self.is_ended {
-            let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx)).transpose()?;
-            let sealed = match frame {
-                // Trailers of local programs are not sent.
-                Some(frame) => {
-                    let text = frame.into_data().unwrap_or_default();
-                    self.seal_piece(&text)?
-                }
-                None => self.seal_end()?,
-            };
-            if !sealed.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::data(sealed))));
-            }
-        }
-        Poll::Ready(None)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.is_ended
+        Ok(body)
     }
 }
 

@@ -12,11 +12,12 @@ use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, 
 
 use crate::{
     connector::{RequestBody, streamed_body},
-    encapsulated_body::{EncapsulatedRequestBody, OpenedMessage, read_answer_head},
+    encapsulated_body::{MessageSealer, OpenedMessage, read_answer_head},
     endpoint::Endpoint,
     error::ClientError,
     key_problem::{has_type, is_key_problem},
     pool::{AnswerError, HttpClient},
+    sealed_body::SealedRequestBody,
 };
 
 const INCREMENTAL_NAME: HeaderName = HeaderName::from_static(INCREMENTAL_FIELD);
@@ -73,7 +74,8 @@ impl Relay {
         let sealer = OhttpRequestSealer::new(key, BodyCipher::Aes256Gcm, OhttpForm::Chunked);
         let sealer = sealer.map_err(ClientError::Encryption)?;
         let secret = sealer.answer_secret().map_err(ClientError::Encryption)?;
-        let body = EncapsulatedRequestBody::new(describe_head(head), body, sealer);
+        let sealer = MessageSealer::new(describe_head(head), sealer);
+        let body = SealedRequestBody::new(body, sealer);
         let outer = Request::builder()
             .method(Method::POST)
             .uri(self.target.clone())

@@ -1,4 +1,4 @@
-//! Bodies of encrypted exchanges: a request's is encrypted as it is sent, an answer's decrypted as it
+//! Encrypted exchanges: a request is encrypted as it is sent, the body of an answer decrypted as it
 //! arrives.
 
 use std::{
@@ -23,35 +23,54 @@ const FRAME_TEXT_BYTES_MAX: usize = 64 * 1024;
 /// The largest number of bytes of a frame of an answer. A gateway's have 64 KiB of text.
 const FRAME_BYTES_MAX: usize = 1024 * 1024 + TAG_BYTES;
 
-/// The body of a request, encrypted as it is sent. Its end is a final frame.
-pub(crate) struct SealedRequestBody {
+/// Encrypts the parts of a request in one of the two forms.
+pub(crate) trait PartSealer: Unpin {
+    /// What comes before the body.
+    fn seal_start(&mut self) -> Result<Vec<u8>, EncryptedBodyError>;
+
+    /// A piece of the body.
+    fn seal_piece(&mut self, text: &[u8]) -> Result<Vec<u8>, EncryptedBodyError>;
+
+    /// The end of the body.
+    fn seal_end(&mut self) -> Result<Vec<u8>, EncryptedBodyError>;
+}
+
+/// A request's body alone. Its end is a final frame.
+impl PartSealer for RequestSealer {
+    fn seal_start(&mut self) -> Result<Vec<u8>, EncryptedBodyError> {
+        Ok(Vec::new())
+    }
+
+    fn seal_piece(&mut self, text: &[u8]) -> Result<Vec<u8>, EncryptedBodyError> {
+        let mut body = Vec::new();
+        for piece in text.chunks(FRAME_TEXT_BYTES_MAX) {
+            self.seal_frame(piece, &mut body)?;
+        }
+        Ok(body)
+    }
+
+    fn seal_end(&mut self) -> Result<Vec<u8>, EncryptedBodyError> {
+        let mut body = Vec::new();
+        self.seal_final_frame(b"", &mut body)?;
+        Ok(body)
+    }
+}
+
+/// A request, encrypted as it is sent.
+pub(crate) struct SealedRequestBody<S> {
     inner: RequestBody,
-    sealer: RequestSealer,
+    sealer: S,
+    is_started: bool,
     is_ended: bool,
 }
 
-impl SealedRequestBody {
-    pub(crate) fn new(inner: RequestBody, sealer: RequestSealer) -> Self {
-        Self { inner, sealer, is_ended: false }
-    }
-
-    fn seal_piece(&mut self, text: &[u8]) -> Result<Bytes, EncryptedBodyError> {
-        let mut body = Vec::new();
-        for piece in text.chunks(FRAME_TEXT_BYTES_MAX) {
-            self.sealer.seal_frame(piece, &mut body)?;
-        }
-        Ok(body.into())
-    }
-
-    fn seal_end(&mut self) -> Result<Bytes, EncryptedBodyError> {
-        self.is_ended = true;
-        let mut body = Vec::new();
-        self.sealer.seal_final_frame(b"", &mut body)?;
-        Ok(body.into())
+impl<S: PartSealer> SealedRequestBody<S> {
+    pub(crate) fn new(inner: RequestBody, sealer: S) -> Self {
+        Self { inner, sealer, is_started: false, is_ended: false }
     }
 }
 
-impl Body for SealedRequestBody {
+impl<S: PartSealer> Body for SealedRequestBody<S> {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -60,17 +79,23 @@ impl Body for SealedRequestBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         while !self.is_ended {
-            let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx)).transpose()?;
-            let sealed = match frame {
-                // Trailers would not be encrypted.
-                Some(frame) => {
-                    let text = frame.into_data().unwrap_or_default();
-                    self.seal_piece(&text)?
+            let sealed = if self.is_started {
+                match ready!(Pin::new(&mut self.inner).poll_frame(cx)).transpose()? {
+                    // Trailers of local programs are not sent.
+                    Some(frame) => {
+                        self.sealer.seal_piece(&frame.into_data().unwrap_or_default())?
+                    }
+                    None => {
+                        self.is_ended = true;
+                        self.sealer.seal_end()?
+                    }
                 }
-                None => self.seal_end()?,
+            } else {
+                self.is_started = true;
+                self.sealer.seal_start()?
             };
             if !sealed.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::data(sealed))));
+                return Poll::Ready(Some(Ok(Frame::data(sealed.into()))));
             }
         }
         Poll::Ready(None)
