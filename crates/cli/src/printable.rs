@@ -3,12 +3,16 @@
 //! Names, messages and files come from servers and people who may want a terminal to show something
 //! else. Everything that is printed passes here, so that no command has to think of it.
 
-/// Escapes all such characters, line ends and quotes too: for a value within a line.
+/// Escapes all such characters, line ends and quotes too: for a value within quotes.
 pub(crate) fn to_printable(text: &str) -> String {
+    escape_line(&text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// Escapes all such characters, line ends too: for a value that draws no line of its own.
+pub(crate) fn escape_line(text: &str) -> String {
     let mut printable = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
-            '"' | '\\' => printable.extend(['\\', character]),
             '\n' => printable.push_str("\\n"),
             '\r' => printable.push_str("\\r"),
             '\t' => printable.push_str("\\t"),

@@ -30,7 +30,9 @@ use crate::{
     error::CliError,
     features::NO_ATTESTER_HINT,
     files::read_credential,
-    policy, process,
+    policy,
+    printable::escape_line,
+    process,
     refusal::{PeerHints, explain_client_error, failed_check_error, hint_for_check},
 };
 
@@ -297,7 +299,7 @@ async fn read_refusal(via: &str, body: confide_client::AnswerBody) -> CliError {
 }
 
 fn explain_answer_error(via: &str, error: &StatementCheckError) -> CliError {
-    let failure = CliError::new(format!("{via}: {}", to_printable(error)));
+    let failure = CliError::new(format!("{via}: {}", escape_line(&error.to_string())));
     let StatementCheckError::Refused(refusal) = error else { return failure };
     let hint = match refusal.code.as_str() {
         "host_refused" => "the notary's operator lists the hosts in the notary's policy",
@@ -316,9 +318,4 @@ fn explain_answer_error(via: &str, error: &StatementCheckError) -> CliError {
         _ => return failure,
     };
     failure.with_hint(hint)
-}
-
-/// A peer's text without control characters, which are commands to a terminal.
-fn to_printable(error: &StatementCheckError) -> String {
-    error.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -10,7 +10,9 @@ use confide_statement::Statement;
 use serde_json::{Map, Value, json};
 
 use super::size;
-use crate::{answer::CommandReport, process::merge_objects, verdict_lines::fact_line};
+use crate::{
+    answer::CommandReport, printable::escape_line, process::merge_objects, verdict_lines::fact_line,
+};
 
 /// The results of the four stages.
 pub(super) struct ProvedRun {
@@ -121,20 +123,8 @@ fn statement_fields(statement: &Statement) -> Vec<(String, String)> {
     let Value::Object(fields) = statement.to_json() else { return Vec::new() };
     let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
     let all = fields.iter().filter(|(name, _)| *name != "claim");
-    all.map(|(name, value)| (name.clone(), to_printable(&plain(value)))).collect()
-}
-
-/// Text that the maker of the proof chose, without characters that move a cursor or reverse the
-/// writing: a statement must not imitate the lines of an answer.
-fn to_printable(text: &str) -> String {
-    let mut printable = String::new();
-    for character in text.chars() {
-        match character {
-            '"' | '\'' | '\\' => printable.push(character),
-            _ => printable.extend(character.escape_debug()),
-        }
-    }
-    printable
+    // The maker of the proof chose them: a statement must not imitate the lines of an answer.
+    all.map(|(name, value)| (name.clone(), escape_line(&plain(value)))).collect()
 }
 
 fn format_seconds(seconds: f64) -> String {
