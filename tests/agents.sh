@@ -3,19 +3,13 @@
 # home: it has to print what a scripted model server behind an attested gateway says.
 # Usage: tests/agents.sh CONFIDE
 # Installs Codex, opencode and Continue into a temporary folder (1 GB); Claude Code, which is not free software, is
-# tried where `claude` is on the path. Says by name which was skipped, and fails where none can be had.
+# tried where `claude` is on the path. Skipped by name where they cannot be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 confide=$(realpath "$1")
 packages=(@openai/codex@0.171.0 opencode-ai@1.18.33 @continuedev/cli@1.5.47)
 
-work=$(mktemp -d)
-processes=()
-end() {
-  for process in "${processes[@]}"; do kill "$process" 2>/dev/null || true; done
-  rm -rf "$work"
-}
-trap end EXIT
+source tests/processes.sh
 
 if ! command -v npm >/dev/null; then
   echo "agents: skipped: no npm"
@@ -27,23 +21,6 @@ npm install --silent --no-audit --no-fund --prefix "$work/npm" "${packages[@]}" 
 PATH=$work/npm/node_modules/.bin:$PATH
 export HOME=$work/home
 unset OPENAI_API_KEY ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN
-
-# start NAME COMMAND...: waits for the first line, which lies in the file NAME.
-start() {
-  local name=$1
-  shift
-  "$@" >"$work/$name" 2>"$work/$name.log" &
-  processes+=($!)
-  for _ in $(seq 600); do
-    [ -s "$work/$name" ] && return 0
-    sleep 0.1
-  done
-  echo "agents: $*: no ready line: $(cat "$work/$name.log")" >&2
-  exit 1
-}
-read_ready() {
-  python3 -c 'import json, sys; print(json.loads(open(sys.argv[1]).readline())[sys.argv[2]])' "$work/$1" "$2"
-}
 
 start model python3 tests/python/scripted_model.py
 "$confide" attest --simulate tdx --out "$work/attester" >"$work/attest"

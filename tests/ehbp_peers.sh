@@ -11,30 +11,7 @@ confide=$(realpath "$1")
 python_client=tinfoil-ehbp==0.4.1
 javascript_client=ehbp@0.1.7
 
-work=$(mktemp -d)
-processes=()
-end() {
-  for process in "${processes[@]}"; do kill "$process" 2>/dev/null || true; done
-  rm -rf "$work"
-}
-trap end EXIT
-
-# start NAME COMMAND...: waits for the ready line, which lies in the file NAME.
-start() {
-  local name=$1
-  shift
-  "$@" >"$work/$name" 2>"$work/$name.log" &
-  processes+=($!)
-  for _ in $(seq 600); do
-    [ -s "$work/$name" ] && return 0
-    sleep 0.1
-  done
-  echo "ehbp-peers: $*: no ready line: $(cat "$work/$name.log")" >&2
-  exit 1
-}
-read_ready() {
-  python3 -c 'import json, sys; print(json.loads(open(sys.argv[1]).readline())[sys.argv[2]])' "$work/$1" "$2"
-}
+source tests/processes.sh
 
 "$confide" attest --simulate tdx --out "$work/attester" >"$work/attest"
 start model "$confide" serve --engine sim --listen 127.0.0.1:0 \

@@ -22,30 +22,8 @@ size=$(cat web/npm/*.js web/npm/confide_web_bg.wasm | gzip -9 | wc -c)
 echo "web: the package is $size bytes, gzip -9"
 [ "$size" -lt $size_max ] || { echo "web: wanted under $size_max bytes" >&2; exit 1; }
 
-work=$(mktemp -d)
-processes=()
-end() {
-  for process in "${processes[@]}"; do kill "$process" 2>/dev/null || true; done
-  rm -rf "$work"
-}
-trap end EXIT
+source tests/processes.sh
 
-# start NAME COMMAND...: waits for the ready line, which lies in the file NAME.
-start() {
-  local name=$1
-  shift
-  "$@" >"$work/$name" 2>"$work/$name.log" &
-  processes+=($!)
-  for _ in $(seq 600); do
-    [ -s "$work/$name" ] && return 0
-    sleep 0.1
-  done
-  echo "web: $*: no ready line: $(cat "$work/$name.log")" >&2
-  exit 1
-}
-read_ready() {
-  python3 -c 'import json, sys; print(json.loads(open(sys.argv[1]).readline())[sys.argv[2]])' "$work/$1" "$2"
-}
 port() {
   read_ready "$1" listen | sed 's/.*://'
 }

@@ -25,5 +25,5 @@ else
     "rust-web-src and lld" >&2
   exit 3
 fi
-cargo run --release --locked --quiet -p confide-web-bindgen -- \
+cargo run --locked --quiet -p confide-web-bindgen -- \
   "$folder/$target/release/confide_web.wasm" npm
