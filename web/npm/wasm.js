@@ -17,6 +17,12 @@ async function load() {
 /** Makes a verifier for a policy. */
 export async function loadVerifier(policy, collateral) {
   loading ??= load();
-  await loading;
+  try {
+    await loading;
+  } catch (error) {
+    // The next caller tries again.
+    loading = undefined;
+    throw error;
+  }
   return new Verifier(policy, collateral);
 }
