@@ -45,7 +45,7 @@ impl BodyPublicKey {
     }
 
     /// The identifier of the key in OHTTP (RFC 9458 section 3): the first byte of the SHA-256 of the
-    /// serialised key, so that whoever has the key from a keyset needs nothing else.
+    /// serialised key, so that a client with the key from a keyset needs nothing else.
     pub fn ohttp_key_id(&self) -> u8 {
         digest(&SHA256, &self.bytes).as_ref()[0]
     }
