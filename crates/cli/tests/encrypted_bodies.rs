@@ -315,6 +315,34 @@ fn exchange(connect: &Process, request: &str) -> (String, String) {
     (head.to_owned(), body.to_owned())
 }
 
+/// Plays each trick with its status and code, then a cut and a replay, with an honest answer in between.
+fn assert_tricks_show(site: &Site, connect: &Process, tricks: &[(Trick, &str, &str)]) {
+    for &(trick, status, wanted) in tricks {
+        site.proxy.play(trick);
+        let (head, body) = chat(connect);
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{trick:?}: {head}\n{body}");
+        assert!(body.contains(wanted) && !body.contains("mine"), "{trick:?}: {body}");
+        site.proxy.play(Trick::Honesty);
+        assert!(chat(connect).0.starts_with("HTTP/1.1 200 "), "{trick:?}: the next one passes");
+    }
+    site.proxy.play(Trick::Cut);
+    let (head, body) = chat(connect);
+    match head.starts_with("HTTP/1.1 502 ") {
+        // The cut took the whole body.
+        true => assert!(body.contains("answer_not_authentic"), "{body}"),
+        false => {
+            assert!(head.is_empty() || head.starts_with("HTTP/1.1 200 "), "{head}");
+            assert!(!body.ends_with("0\r\n\r\n"), "the answer breaks off: {body}");
+        }
+    }
+    site.proxy.play(Trick::Replay);
+    assert!(chat(connect).0.starts_with("HTTP/1.1 200 "));
+    let replayed = site.proxy.replayed.lock().unwrap().take().unwrap();
+    let replayed = String::from_utf8(replayed).unwrap();
+    assert!(replayed.starts_with("HTTP/1.1 400 "), "{replayed}");
+    assert!(replayed.contains("encrypted_body_replayed"), "{replayed}");
+}
+
 #[test]
 fn bodies_pass_a_proxy_that_cannot_read_them_and_every_trick_of_it_shows() {
     let site = Site::start("encrypted-bodies");
@@ -333,7 +361,7 @@ fn bodies_pass_a_proxy_that_cannot_read_them_and_every_trick_of_it_shows() {
     for hidden in [SECRET.as_bytes(), b"[DONE]", b"max_tokens"] {
         assert!(find(&seen, hidden).is_none(), "{}", String::from_utf8_lossy(hidden));
     }
-    for (trick, status, wanted) in [
+    let tricks = [
         (Trick::OwnAnswer, "502", "answer_not_encrypted"),
         (Trick::NoNonce, "502", "answer_not_encrypted"),
         (Trick::NoFrame("204 No Content", "", ""), "502", "answer_not_authentic"),
@@ -348,30 +376,8 @@ fn bodies_pass_a_proxy_that_cannot_read_them_and_every_trick_of_it_shows() {
         ),
         (Trick::Change, "502", "answer_not_authentic"),
         (Trick::NoAnnouncement, "503", "gateway_key_replaced"),
-    ] {
-        site.proxy.play(trick);
-        let (head, body) = chat(&connect);
-        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{trick:?}: {head}\n{body}");
-        assert!(body.contains(wanted) && !body.contains("mine"), "{trick:?}: {body}");
-        site.proxy.play(Trick::Honesty);
-        assert!(chat(&connect).0.starts_with("HTTP/1.1 200 "), "{trick:?}: the next one passes");
-    }
-    site.proxy.play(Trick::Cut);
-    let (head, body) = chat(&connect);
-    match head.starts_with("HTTP/1.1 502 ") {
-        // The cut took the whole body.
-        true => assert!(body.contains("answer_not_authentic"), "{body}"),
-        false => {
-            assert!(head.is_empty() || head.starts_with("HTTP/1.1 200 "), "{head}");
-            assert!(!body.ends_with("0\r\n\r\n"), "the answer breaks off: {body}");
-        }
-    }
-    site.proxy.play(Trick::Replay);
-    assert!(chat(&connect).0.starts_with("HTTP/1.1 200 "));
-    let replayed = site.proxy.replayed.lock().unwrap().take().unwrap();
-    let replayed = String::from_utf8(replayed).unwrap();
-    assert!(replayed.starts_with("HTTP/1.1 400 "), "{replayed}");
-    assert!(replayed.contains("encrypted_body_replayed"), "{replayed}");
+    ];
+    assert_tricks_show(&site, &connect, &tricks);
 }
 
 #[test]
@@ -395,39 +401,22 @@ fn a_relay_sees_nothing_of_a_request_and_every_trick_of_it_shows() {
         let (head, body) = exchange(&connect, &get);
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}\n{body}");
     }
+    let get = "GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer sk-hidden\r\n\
+               connection: close\r\n\r\n";
+    assert!(exchange(&connect, get).0.starts_with("HTTP/1.1 200 "));
     let seen = site.proxy.seen.lock().unwrap().clone();
     assert!(find(&seen, b"message/ohttp-chunked-res").is_some(), "the relay sees the form");
-    for hidden in [SECRET.as_bytes(), b"[DONE]", b"max_tokens", b"/v1/chat", b"x-receipt-id"] {
+    for hidden in
+        [SECRET.as_bytes(), b"[DONE]", b"max_tokens", b"/v1/chat", b"x-receipt-id", b"sk-hidden"]
+    {
         assert!(find(&seen, hidden).is_none(), "{}", String::from_utf8_lossy(hidden));
     }
-    for (trick, status, wanted) in [
+    let tricks = [
         (Trick::OwnAnswer, "502", "answer_not_encrypted"),
         (Trick::NoFrame("204 No Content", "", ""), "502", "answer_not_encrypted"),
         (Trick::Change, "502", "answer_not_authentic"),
-    ] {
-        site.proxy.play(trick);
-        let (head, body) = chat(&connect);
-        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{trick:?}: {head}\n{body}");
-        assert!(body.contains(wanted) && !body.contains("mine"), "{trick:?}: {body}");
-        site.proxy.play(Trick::Honesty);
-        assert!(chat(&connect).0.starts_with("HTTP/1.1 200 "), "{trick:?}: the next one passes");
-    }
-    site.proxy.play(Trick::Cut);
-    let (head, body) = chat(&connect);
-    match head.starts_with("HTTP/1.1 502 ") {
-        // The cut took the whole body.
-        true => assert!(body.contains("answer_not_authentic"), "{body}"),
-        false => {
-            assert!(head.is_empty() || head.starts_with("HTTP/1.1 200 "), "{head}");
-            assert!(!body.ends_with("0\r\n\r\n"), "the answer breaks off: {body}");
-        }
-    }
-    site.proxy.play(Trick::Replay);
-    assert!(chat(&connect).0.starts_with("HTTP/1.1 200 "));
-    let replayed = site.proxy.replayed.lock().unwrap().take().unwrap();
-    let replayed = String::from_utf8(replayed).unwrap();
-    assert!(replayed.starts_with("HTTP/1.1 400 "), "{replayed}");
-    assert!(replayed.contains("encrypted_body_replayed"), "{replayed}");
+    ];
+    assert_tricks_show(&site, &connect, &tricks);
 }
 
 #[test]
