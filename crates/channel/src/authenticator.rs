@@ -149,7 +149,7 @@ impl AuthenticatorKeys {
     ) -> Result<(), AuthenticatorError> {
         let scheme = authenticator.scheme;
         let leaf = authenticator.entries.first().ok_or(AuthenticatorError::NoCertificate)?;
-        let leaf = PeerCertificate::parse(&CertificateDer::from(leaf.certificate))
+        let leaf = PeerCertificate::parse(leaf.certificate)
             .map_err(|_| AuthenticatorError::Certificate)?;
         let wrong_scheme = AuthenticatorError::Scheme { scheme };
         if !asked.schemes.contains(&scheme) {

@@ -5,7 +5,7 @@
 
 use confide_evidence::tagged_evidence::{TaggedCollateral, TaggedEvidence};
 use der::{Any, Decode, Encode, asn1::ObjectIdentifier};
-use rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer};
+use rustls::pki_types::SubjectPublicKeyInfoDer;
 use sha2::{Digest, Sha256};
 use x509_cert::{Certificate, ext::Extension};
 
@@ -27,7 +27,7 @@ pub(crate) struct PublicKey<'a> {
 }
 
 impl PeerCertificate {
-    pub(crate) fn parse(der: &CertificateDer<'_>) -> Result<Self, ChannelError> {
+    pub(crate) fn parse(der: &[u8]) -> Result<Self, ChannelError> {
         Certificate::from_der(der).map(Self).map_err(certificate_error)
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use confide_evidence::{Appraise, BindingKind, PresentedEvidence, binder::key_report_data};
+use confide_evidence::Appraise;
 #[cfg(feature = "native")]
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, crypto::CryptoProvider, pki_types::ServerName};
@@ -18,7 +18,7 @@ use crate::{
     handshake,
     live::LivePeer,
     options::{Binding, ChannelTimings, ClientOptions, RecordTuning, SessionVersion},
-    session::{self, ExchangeOutcome},
+    session,
     stopwatch::Stopwatch,
 };
 #[cfg(feature = "native")]
@@ -157,7 +157,7 @@ impl<A: Appraise> Client<A> {
                 let demand = Some(&*self.appraiser);
                 session::exchange_as_client(&mut stream, attesting.as_ref(), demand, deadline).await
             }
-            _ => self.appraise_certificate(&stream),
+            _ => session::appraise_certificate(&stream, &*self.appraiser),
         };
         match result.and_then(|outcome| {
             let appraised = outcome.appraised.ok_or(ChannelError::NoEvidence)?;
@@ -203,33 +203,6 @@ impl<A: Appraise> Client<A> {
         _deadline: Deadline,
     ) -> Result<(ClientConfig, Option<SessionAttester>), ChannelError> {
         Ok((self.config.clone(), None))
-    }
-
-    /// Appraises the evidence that came in the handshake (key binding).
-    fn appraise_certificate<S>(
-        &self,
-        stream: &TlsStream<S>,
-    ) -> Result<ExchangeOutcome<A::Appraised>, ChannelError>
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
-        let began = Stopwatch::start();
-        let certificate = session::peer_certificate(stream)?;
-        let tagged = certificate.parse_evidence()?;
-        let collateral = certificate.parse_collateral()?;
-        let presented = PresentedEvidence {
-            binding: BindingKind::TlsSpki,
-            claims: tagged.claims,
-            collateral,
-            expected_report_data: key_report_data(tagged.claims),
-            gpu: None,
-            quote: tagged.quote,
-        };
-        let peer = certificate.spki_hash()?;
-        let appraised = session::appraise(&*self.appraiser, &presented, peer, None)?;
-        let appraisal = began.read();
-        let appraised = Some(appraised);
-        Ok(ExchangeOutcome { appraised, appraisal, round_trips: 0, ..ExchangeOutcome::new() })
     }
 }
 

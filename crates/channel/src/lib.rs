@@ -50,6 +50,7 @@ mod identity;
 mod live;
 #[cfg(feature = "native")]
 mod nested;
+mod open_session;
 mod options;
 #[cfg(feature = "native")]
 mod own_evidence;
@@ -87,6 +88,7 @@ pub use live::LiveSession;
 pub use live::{EVIDENCE_MEDIA_TYPE, EVIDENCE_PATH, EvidenceRequest, LivePeer};
 #[cfg(feature = "native")]
 pub use nested::{NestedClient, NestedServer, nested_accept, nested_connect};
+pub use open_session::appraise_server;
 pub use options::{
     Binding, ChannelTimings, ClientEvidence, ClientOptions, RecordTuning, ServerOptions,
     SessionVersion,
@@ -95,3 +97,4 @@ pub use options::{
 pub use plain::{PlainClient, PlainConnection, UnixClock};
 #[cfg(feature = "native")]
 pub use server::{Server, ServerStream};
+pub use session_terms::TlsSession;

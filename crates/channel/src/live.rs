@@ -29,7 +29,7 @@ use crate::{
     exchange_message::{self, EvidenceDemand, ExchangeMessage},
     options::SessionVersion,
     session::SessionPeer,
-    session_terms::TlsSession,
+    session_terms::ExchangeSession,
 };
 
 #[cfg(feature = "native")]
@@ -56,7 +56,7 @@ pub struct LiveSession {
 #[cfg(feature = "native")]
 impl LiveSession {
     /// The server's end of the session on `stream`, which the client opened with `context`.
-    pub(crate) fn from_stream<S: TlsSession>(
+    pub(crate) fn from_stream<S: ExchangeSession>(
         stream: &S,
         attesting: SessionAttester,
         context: Option<[u8; CONTEXT_BYTES]>,
@@ -134,7 +134,7 @@ impl EvidenceRequest {
 
 impl LivePeer {
     /// The client's end of the session on `stream`, with what attests the client, if it attests too.
-    pub(crate) fn from_stream<S: TlsSession>(
+    pub(crate) fn from_stream<S: ExchangeSession>(
         stream: &S,
         attesting: Option<&SessionAttester>,
     ) -> Result<Self, ChannelError> {

@@ -15,8 +15,8 @@ use confide_evidence::{
     authenticator::AuthenticatorError,
     batch::BatchPath,
     binder::{
-        CONTEXT_BYTES, EXPORTER_BYTES, Role, authenticator_report_data, session_gpu_nonce,
-        session_report_data,
+        CONTEXT_BYTES, EXPORTER_BYTES, Role, authenticator_report_data, key_report_data,
+        session_gpu_nonce, session_report_data,
     },
     claims::Claims,
     cmw::parse_cmw,
@@ -36,7 +36,7 @@ use crate::{
     exchange_message::{self, EvidenceDemand, ExchangeMessage, ShownEvidence},
     frame,
     options::SessionVersion,
-    session_terms::{SessionTerms, TlsSession},
+    session_terms::{ExchangeSession, SessionTerms},
     stopwatch::Stopwatch,
 };
 
@@ -70,7 +70,7 @@ impl<T> ExchangeOutcome<T> {
 }
 
 /// Runs the client's half of the exchange.
-pub(crate) async fn exchange_as_client<S: TlsSession, A: Appraise>(
+pub(crate) async fn exchange_as_client<S: ExchangeSession, A: Appraise>(
     stream: &mut S,
     attesting: Option<&SessionAttester>,
     demand: Option<&A>,
@@ -121,7 +121,7 @@ pub(crate) async fn exchange_as_client<S: TlsSession, A: Appraise>(
 #[cfg(feature = "native")]
 /// Runs the server's half of the exchange. The client waits for an answer, so every failure is sent
 /// to it.
-pub(crate) async fn exchange_as_server<S: TlsSession, A: Appraise>(
+pub(crate) async fn exchange_as_server<S: ExchangeSession, A: Appraise>(
     stream: &mut S,
     attesting: Option<&SessionAttester>,
     demand: Option<&A>,
@@ -168,14 +168,36 @@ pub(crate) fn appraise<A: Appraise>(
     appraiser.appraise(presented).map_err(|rejection| ChannelError::Rejected(Box::new(rejection)))
 }
 
-pub(crate) fn peer_certificate<S: TlsSession>(stream: &S) -> Result<PeerCertificate, ChannelError> {
-    let leaf = stream.common_state().peer_certificates().and_then(<[_]>::first);
+pub(crate) fn peer_certificate<S: ExchangeSession>(
+    stream: &S,
+) -> Result<PeerCertificate, ChannelError> {
     let none = || ChannelError::Certificate { reason: "it sent no certificate".into() };
-    PeerCertificate::parse(leaf.ok_or_else(none)?)
+    PeerCertificate::parse(stream.peer_certificate().ok_or_else(none)?)
+}
+
+/// Appraises the evidence that came in the certificate of the server (key binding).
+pub(crate) fn appraise_certificate<S: ExchangeSession, A: Appraise>(
+    stream: &S,
+    appraiser: &A,
+) -> Result<ExchangeOutcome<A::Appraised>, ChannelError> {
+    let began = Stopwatch::start();
+    let certificate = peer_certificate(stream)?;
+    let tagged = certificate.parse_evidence()?;
+    let presented = PresentedEvidence {
+        binding: BindingKind::TlsSpki,
+        claims: tagged.claims,
+        collateral: certificate.parse_collateral()?,
+        expected_report_data: key_report_data(tagged.claims),
+        gpu: None,
+        quote: tagged.quote,
+    };
+    let appraised = Some(appraise(appraiser, &presented, certificate.spki_hash()?, None)?);
+    let appraisal = began.read();
+    Ok(ExchangeOutcome { appraised, appraisal, round_trips: 0, ..ExchangeOutcome::new() })
 }
 
 #[cfg(feature = "native")]
-async fn answer_exchange<S: TlsSession, A: Appraise>(
+async fn answer_exchange<S: ExchangeSession, A: Appraise>(
     stream: &mut S,
     attesting: Option<&SessionAttester>,
     demand: Option<&A>,
@@ -227,7 +249,7 @@ async fn answer_exchange<S: TlsSession, A: Appraise>(
 }
 
 /// Appraises the evidence that the peer in `role` sent for the demand of this end.
-fn appraise_peer<S: TlsSession, A: Appraise>(
+fn appraise_peer<S: ExchangeSession, A: Appraise>(
     stream: &S,
     role: Role,
     own: Option<&EvidenceDemand>,
@@ -267,7 +289,7 @@ pub(crate) struct SessionPeer {
 
 impl SessionPeer {
     /// The other end of `stream`, which is in `role`.
-    pub(crate) fn from_stream<S: TlsSession>(
+    pub(crate) fn from_stream<S: ExchangeSession>(
         stream: &S,
         role: Role,
         mine: Option<[u8; 32]>,
@@ -370,7 +392,7 @@ fn check_bulk(
 }
 
 /// Obtains evidence over the session for the peer's demand.
-async fn obtain_evidence<'a, S: TlsSession, T>(
+async fn obtain_evidence<'a, S: ExchangeSession, T>(
     stream: &S,
     role: Role,
     demand: &EvidenceDemand,
@@ -389,7 +411,11 @@ async fn obtain_evidence<'a, S: TlsSession, T>(
 }
 
 /// Sends a waiting peer the reason why the exchange ends. Errors are ignored.
-async fn send_refusal<S: TlsSession>(stream: &mut S, error: &ChannelError, deadline: Deadline) {
+async fn send_refusal<S: ExchangeSession>(
+    stream: &mut S,
+    error: &ChannelError,
+    deadline: Deadline,
+) {
     if let Some(refusal) = frame::refusal_for_error(error) {
         let message = SessionMessage::Refused(refusal);
         let _ = frame::write_message(stream, &message, ChannelPhase::Evidence, deadline).await;

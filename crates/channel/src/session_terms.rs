@@ -14,9 +14,14 @@ use crate::{
     options::SessionVersion,
 };
 
-/// A TLS stream whose handshake has ended.
-pub(crate) trait TlsSession: AsyncRead + AsyncWrite + Unpin {
-    /// Exports keying material of the session into `output` (RFC 8446 section 7.5).
+/// A session of TLS 1.3 after its handshake, whichever library has opened it: the stream of what it
+/// carries, and what the handshake agreed on.
+pub trait TlsSession: AsyncRead + AsyncWrite + Unpin {
+    /// Exports keying material of the session into `output` (RFC 8446 section 7.5). In TLS 1.3 no
+    /// context is an empty one.
+    ///
+    /// # Errors
+    /// The library's error.
     fn export(
         &self,
         output: &mut [u8],
@@ -24,8 +29,18 @@ pub(crate) trait TlsSession: AsyncRead + AsyncWrite + Unpin {
         context: Option<&[u8]>,
     ) -> Result<(), rustls::Error>;
 
-    fn common_state(&self) -> &CommonState;
+    /// The peer's certificate in DER, whose key signed the handshake; `None` if it presented none.
+    fn peer_certificate(&self) -> Option<&[u8]>;
 
+    /// The protocol on which both ends agreed (ALPN, RFC 7301).
+    fn alpn_protocol(&self) -> Option<&[u8]>;
+
+    /// The cipher suite of the session.
+    fn cipher_suite(&self) -> Option<CipherSuite>;
+}
+
+/// What the exchange derives from a session.
+pub(crate) trait ExchangeSession: TlsSession {
     fn exporter(&self, context: &[u8; CONTEXT_BYTES]) -> Result<[u8; 32], ChannelError> {
         let mut output = [0; 32];
         self.export(&mut output, EXPORTER_LABEL, Some(context)).map_err(ChannelError::Tls)?;
@@ -41,10 +56,11 @@ pub(crate) trait TlsSession: AsyncRead + AsyncWrite + Unpin {
 
     /// The version of the exchange on which both ends agreed.
     fn version(&self) -> SessionVersion {
-        let name = self.common_state().alpn_protocol();
-        name.and_then(SessionVersion::from_alpn).unwrap_or(SessionVersion::V1)
+        self.alpn_protocol().and_then(SessionVersion::from_alpn).unwrap_or(SessionVersion::V1)
     }
 }
+
+impl<S: TlsSession> ExchangeSession for S {}
 
 /// The terms of one end's evidence in a session.
 pub(crate) struct SessionTerms {
@@ -56,7 +72,7 @@ pub(crate) struct SessionTerms {
 }
 
 impl SessionTerms {
-    pub(crate) fn from_stream<S: TlsSession>(
+    pub(crate) fn from_stream<S: ExchangeSession>(
         stream: &S,
         attester: Role,
     ) -> Result<Self, ChannelError> {
@@ -73,8 +89,9 @@ fn export_authenticator_keys<S: TlsSession>(
     stream: &S,
     sender: Role,
 ) -> Result<AuthenticatorKeys, ChannelError> {
-    let suite = stream.common_state().negotiated_cipher_suite().map(|suite| suite.suite());
-    let hash = suite_hash(suite.ok_or(ChannelError::Tls(rustls::Error::HandshakeNotComplete))?)?;
+    let hash = suite_hash(
+        stream.cipher_suite().ok_or(ChannelError::Tls(rustls::Error::HandshakeNotComplete))?,
+    )?;
     let export = |label| {
         let mut output = Zeroizing::new(vec![0; hash.bytes()]);
         stream.export(&mut output, label, None).map_err(ChannelError::Tls)?;
@@ -108,8 +125,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsSession for client::TlsStream<S> {
         self.get_ref().1.export_keying_material(output, label, context).map(|_| ())
     }
 
-    fn common_state(&self) -> &CommonState {
-        self.get_ref().1
+    fn peer_certificate(&self) -> Option<&[u8]> {
+        first_certificate(self.get_ref().1)
+    }
+
+    fn alpn_protocol(&self) -> Option<&[u8]> {
+        self.get_ref().1.alpn_protocol()
+    }
+
+    fn cipher_suite(&self) -> Option<CipherSuite> {
+        self.get_ref().1.negotiated_cipher_suite().map(|suite| suite.suite())
     }
 }
 
@@ -124,9 +149,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsSession for server::TlsStream<S> {
         self.get_ref().1.export_keying_material(output, label, context).map(|_| ())
     }
 
-    fn common_state(&self) -> &CommonState {
-        self.get_ref().1
+    fn peer_certificate(&self) -> Option<&[u8]> {
+        first_certificate(self.get_ref().1)
     }
+
+    fn alpn_protocol(&self) -> Option<&[u8]> {
+        self.get_ref().1.alpn_protocol()
+    }
+
+    fn cipher_suite(&self) -> Option<CipherSuite> {
+        self.get_ref().1.negotiated_cipher_suite().map(|suite| suite.suite())
+    }
+}
+
+fn first_certificate(session: &CommonState) -> Option<&[u8]> {
+    session.peer_certificates().and_then(<[_]>::first).map(|certificate| &**certificate)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub(crate) type FakeAttested = AttestedServerStream<DuplexStream, FakeAppraised>
 
 /// A server that speaks the protocol by hand and says what it likes.
 pub(crate) struct Cheat {
-    alpn: &'static str,
+    pub(crate) alpn: &'static str,
     key: KeyPair,
 }
 
