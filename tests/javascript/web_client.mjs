@@ -82,6 +82,8 @@ await check('requests to another origin and unknown options are refused', async 
 await check('evidence of SEV-SNP is accepted, and refused by a policy of TDX', async () => {
   const server = `https://127.0.0.1:${setup.snp}`;
   const fetch = await createFetch({ server, policy: policies.snp, binding: 'session' });
+  assert.equal(fetch.verification.simulated, true);
+  assert.equal(fetch.verification.guarantee, 'none (simulated)');
   await checkChats(fetch);
   fetch.close();
   await assert.rejects(createFetch({ server, policy: policies.session, binding: 'session' }), AttestationError);

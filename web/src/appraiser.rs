@@ -89,7 +89,7 @@ impl PolicyAppraiser {
             Some(EvidenceKind::SnpReport) => {
                 let endorsements = snp::Endorsements::parse(collateral)?;
                 let verdict = snp::appraise(&evidence, &endorsements, policy, now, &RustCrypto)?;
-                Ok(PeerAppraisal::new(verdict, collateral))
+                Ok(PeerAppraisal::new(verdict, endorsements.root_der().unwrap_or_default()))
             }
             // Bytes of an unknown kind are treated as a quote, whose parser says what is wrong.
             None | Some(EvidenceKind::SgxQuote | EvidenceKind::TdxQuote) => {

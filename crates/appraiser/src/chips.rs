@@ -6,7 +6,6 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
-use confide_evidence::{pem, snp_endorsements::SnpEndorsements};
 use confide_verifier::{
     AwsLc, CrlMinimum, Evidence, Policy, RootKind, UnixTime, is_simulated_certificate,
     snp::{self, Endorsements},
@@ -109,10 +108,9 @@ impl VerifiedChips {
 
 impl VerifiedChip {
     fn verify(endorsements: &[u8], policy: &Policy, now: UnixTime) -> Result<Self, AppraisalError> {
-        let parts = SnpEndorsements::parse(endorsements)?;
-        let chain = pem::decode_chain("AMD certificate chain", parts.chain.as_bytes())?;
-        let is_simulated = chain.last().is_some_and(|root| is_simulated_certificate(root));
-        let prepared = Endorsements::from_parts(parts)?.prepare(&policy.roots, now, &AwsLc)?;
+        let endorsements = Endorsements::parse(endorsements)?;
+        let is_simulated = endorsements.root_der().is_some_and(is_simulated_certificate);
+        let prepared = endorsements.prepare(&policy.roots, now, &AwsLc)?;
         Ok(Self { prepared, is_simulated, learnt_at: now.as_secs() })
     }
 }

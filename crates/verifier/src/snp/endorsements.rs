@@ -28,4 +28,9 @@ impl Endorsements {
         let chain = pem::decode_chain("AMD certificate chain", parts.chain.as_bytes())?;
         Ok(Self { parts, chain })
     }
+
+    /// The last certificate of the chain (DER), which is the root's if the chain is a right one.
+    pub fn root_der(&self) -> Option<&[u8]> {
+        self.chain.last().map(Vec::as_slice)
+    }
 }
