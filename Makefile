@@ -188,10 +188,11 @@ worker: unit  ## the torch worker and adapters in Python, on the CPU (skipped wh
 torch: tools  ## torch and transformers for `make worker` and `confide serve --engine worker` (5.6 GB)
 	tests/worker.sh --install
 
-go: tools  ## Google's Go libraries against the simulated attester (skipped where Go is missing)
+go: unit  ## the Go module against gateways, and Google's Go libraries against the simulated attester (skipped where Go is missing)
 	@PATH=$$PATH:/usr/local/go/bin; if command -v go >/dev/null; then \
 	  cd tests/go && GOFLAGS=-mod=readonly go vet ./...; \
 	else echo "skipped: no Go"; fi
+	tests/go_client.sh $(abspath $(DEBUG))
 
 selftest: unit  ## the instrument finds a known delay and stays quiet without one
 	@# A busy machine may need more blocks to see 5 or 2 %. Status 4: nothing failed, and not even 400 blocks

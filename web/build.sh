@@ -1,13 +1,24 @@
 #!/usr/bin/env bash
-# Builds the WebAssembly of confide-web and the JavaScript beside it into web/npm.
+# Builds the WebAssembly of confide-web: with the JavaScript beside it into web/npm, or with --plain, for hosts without
+# JavaScript, into the file FILE.
+# Usage: web/build.sh [--plain FILE]
 #
 # Two ways, whichever the machine can go: rustup's target wasm32-unknown-unknown, which is fetched, or Debian's
 # rustc-web, cargo-web, rust-web-src and lld, which build the standard library themselves. With neither: status 3,
 # and what is missing is named.
 set -euo pipefail
+plain=
+if [ "${1:-}" = --plain ]; then plain=$(realpath -m "$2"); fi
 cd "$(dirname "$0")"
 target=wasm32-unknown-unknown
-folder=${CARGO_TARGET_DIR:-target}
+built=${CARGO_TARGET_DIR:-target}/$target/release/confide_web.wasm
+
+flags=()
+if [ -n "$plain" ]; then
+  flags=(--no-default-features --features plain)
+  # Randomness comes from the host (src/plain/host.rs).
+  export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS='--cfg getrandom_backend="custom"'
+fi
 
 has_target() { [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; }
 if ! has_target && command -v rustup >/dev/null; then
@@ -15,15 +26,21 @@ if ! has_target && command -v rustup >/dev/null; then
   timeout 60 rustup target add "$target" || echo "web: rustup cannot fetch $target" >&2
 fi
 if has_target; then
-  cargo build --release --locked --target "$target" -p confide-web
+  cargo build --release --locked --target "$target" -p confide-web "${flags[@]}"
 elif [ -x /usr/bin/cargo ] && [ -x /usr/bin/rustc ] && command -v wasm-ld >/dev/null &&
   [ -d "$(/usr/bin/rustc --print sysroot)/lib/rustlib/src/rust/library/std" ]; then
   RUSTC_BOOTSTRAP=1 RUSTC=/usr/bin/rustc CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=wasm-ld \
-    /usr/bin/cargo build --release --locked --target "$target" -p confide-web -Zbuild-std=std,panic_abort
+    /usr/bin/cargo build --release --locked --target "$target" -p confide-web "${flags[@]}" -Zbuild-std=std,panic_abort
 else
   echo "web: no way to build for $target: wanted the rustup target, or the packages rustc-web, cargo-web," \
     "rust-web-src and lld" >&2
   exit 3
 fi
-cargo run --locked --quiet -p confide-web-bindgen -- \
-  "$folder/$target/release/confide_web.wasm" npm
+folder=npm
+if [ -n "$plain" ]; then
+  folder=$(mktemp -d)
+  trap 'rm -rf "$folder"' EXIT
+fi
+# Without JavaScript too: what no export needs of wasm-bindgen goes, which is half of the file.
+cargo run --locked --quiet -p confide-web-bindgen -- "$built" "$folder"
+[ -z "$plain" ] || cp "$folder/confide_web_bg.wasm" "$plain"

@@ -79,22 +79,31 @@ impl PolicyAppraiser {
         }
     }
 
-    fn judge(&self, presented: &PresentedEvidence<'_>) -> Result<PeerAppraisal, AppraisalError> {
-        let collateral = self.collateral.as_deref().or(presented.collateral);
+    /// Judges a quote or an SEV-SNP report that came by any way, with endorsements of its own if the appraiser has
+    /// none.
+    ///
+    /// # Errors
+    /// [`AppraisalError`] if the evidence is not accepted. Evidence of a platform alone is, as by `confide verify`.
+    pub fn judge(
+        &self,
+        evidence: &Evidence<'_>,
+        collateral: Option<&[u8]>,
+    ) -> Result<PeerAppraisal, AppraisalError> {
+        let collateral = self.collateral.as_deref().or(collateral);
         let collateral = collateral.ok_or(AppraisalError::NoCollateral)?;
         let now = UnixTime::since_unix_epoch(Duration::from_secs((self.clock)()));
-        let (evidence, policy) = (Evidence::from(presented), &self.policy);
-        match detect_kind(presented.quote) {
+        let policy = &self.policy;
+        match detect_kind(evidence.quote) {
             Some(kind @ EvidenceKind::GpuEvidence) => Err(AppraisalError::Unsupported(kind)),
             Some(EvidenceKind::SnpReport) => {
                 let endorsements = snp::Endorsements::parse(collateral)?;
-                let verdict = snp::appraise(&evidence, &endorsements, policy, now, &RustCrypto)?;
+                let verdict = snp::appraise(evidence, &endorsements, policy, now, &RustCrypto)?;
                 Ok(PeerAppraisal::new(verdict, endorsements.root_der().unwrap_or_default()))
             }
             // Bytes of an unknown kind are treated as a quote, whose parser says what is wrong.
             None | Some(EvidenceKind::SgxQuote | EvidenceKind::TdxQuote) => {
                 let endorsements = Endorsements::parse(collateral)?;
-                let verdict = appraise(&evidence, &endorsements, policy, now, &RustCrypto)?;
+                let verdict = appraise(evidence, &endorsements, policy, now, &RustCrypto)?;
                 let root = endorsements.root_der().unwrap_or_default();
                 Ok(PeerAppraisal::new(verdict, root))
             }
@@ -107,7 +116,7 @@ impl Appraise for PolicyAppraiser {
     type Rejection = AppraisalError;
 
     fn appraise(&self, presented: &PresentedEvidence<'_>) -> Result<PeerAppraisal, AppraisalError> {
-        let accepted = self.judge(presented)?;
+        let accepted = self.judge(&Evidence::from(presented), presented.collateral)?;
         match (accepted.verdict.scope(), self.policy.dangerous_scope) {
             (Scope::Workload, _) | (Scope::Platform, Some(DangerousScope::Platform)) => {
                 Ok(accepted)
@@ -135,6 +144,11 @@ impl PeerAppraisal {
     /// The Unix second after which the claims, or the endorsements that they rest on, have expired.
     pub fn not_after(&self) -> u64 {
         self.verdict.not_after()
+    }
+
+    /// SHA-256 of the key that the claims name; `None` without claims.
+    pub fn pubkey_hash(&self) -> Option<[u8; 32]> {
+        self.verdict.claims().map(|claims| claims.pubkey_hash)
     }
 
     /// The verdict with the names that `confide connect` prints.

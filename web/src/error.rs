@@ -17,6 +17,9 @@ pub enum WebError {
     /// The attested channel was not opened.
     #[error("attested channel was not opened")]
     Channel(#[source] ChannelError),
+    /// Evidence that came by another way was not accepted.
+    #[error("{0}")]
+    Evidence(AppraisalError),
     /// HTTP on an accepted connection failed.
     #[error("connection broke before the answer ended")]
     Http(#[source] hyper::Error),
@@ -28,6 +31,7 @@ impl WebError {
         match self {
             Self::Usage(_) => "usage",
             Self::Http(_) => "network",
+            Self::Evidence(_) => "attestation",
             Self::Channel(error) if failed_check(error).is_some() => "attestation",
             Self::Channel(error) => match error.origin() {
                 ErrorOrigin::Evidence => "attestation",
@@ -41,10 +45,12 @@ impl WebError {
     pub fn to_json(&self) -> Value {
         let check = match self {
             Self::Channel(error) => failed_check(error),
+            Self::Evidence(error) => Some(error.failed_check()),
             _ => None,
         };
         let rejection = match self {
             Self::Channel(error) => error.rejection::<AppraisalError>(),
+            Self::Evidence(error) => Some(error),
             _ => None,
         };
         let text = rejection.map_or_else(|| error_chain(self), ToString::to_string);

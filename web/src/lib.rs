@@ -1,16 +1,18 @@
-//! confide's verifying client for browsers and Node.
+//! confide's verifying client for browsers and Node, and its verdicts for hosts that open TLS themselves.
 //!
-//! Everything that decides runs in here: TLS 1.3, the session exchange, the appraisal and HTTP/1.1. The
-//! host, `npm/`, moves bytes between this and a WebSocket or a socket, keeps the deadlines, and makes
-//! the answers `Response` objects. `docs/web.md` describes the package.
+//! With the feature `javascript`, everything that decides runs in here: TLS 1.3, the session exchange,
+//! the appraisal and HTTP/1.1. The host, `npm/`, moves bytes between this and a WebSocket or a socket,
+//! keeps the deadlines, and makes the answers `Response` objects. `docs/web.md` describes the package.
 #![deny(missing_docs)]
 
 mod appraiser;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "javascript"))]
 mod bindings;
 mod carrier;
 mod crypto;
 mod error;
+#[cfg(feature = "plain")]
+mod plain;
 pub mod provider;
 mod session;
 

@@ -1,0 +1,261 @@
+package confide
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Options of a client. Only the policy has to be given.
+type Options struct {
+	// Policy is the policy in TOML (docs/policy.md).
+	Policy string
+	// Collateral is JSON, used instead of what servers staple.
+	Collateral []byte
+	// Binding is how servers bind their evidence: `key` or `session`. By default `session` if the policy demands it,
+	// else `key`.
+	Binding string
+	// DialContext opens the byte stream to a server, or to a proxy: by default a TCP connection.
+	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
+	// DialTimeout is the limit for opening it, through a proxy too: by default 5 s.
+	DialTimeout time.Duration
+	// ChannelTimeout is the limit for handshake, evidence and appraisal together: by default 10 s.
+	ChannelTimeout time.Duration
+	// EvidenceAge is the age of evidence from which on a connection takes no further request: by default 15 min.
+	EvidenceAge time.Duration
+	// Proxy returns the proxy for an address, as http.ProxyFromEnvironment does, which is the default. A proxy carries
+	// TLS records and cannot read them.
+	Proxy ProxyFunc
+}
+
+// Client opens attested connections. All methods may be called from several goroutines at once.
+type Client struct {
+	options  Options
+	verifier *verifier
+	mutex    sync.Mutex
+	// What each address was first accepted with: both guarantees.
+	guarantees map[string][2]string
+}
+
+// NewClient reads the policy and compiles the verifier, which takes about a second the first time in a process. The
+// error is a *UsageError if an option cannot be used.
+func NewClient(options Options) (*Client, error) {
+	module, err := loadVerifier()
+	if err != nil {
+		return nil, err
+	}
+	var read struct{ Binding string }
+	if err := module.call(context.Background(), "policy", "read_policy", &read, []byte(options.Policy)); err != nil {
+		return nil, err
+	}
+	switch options.Binding {
+	case "key", "session":
+	case "":
+		options.Binding = read.Binding
+	default:
+		return nil, &UsageError{fmt.Sprintf("binding is %q, wanted key or session", options.Binding)}
+	}
+	for name, limit := range map[string]*time.Duration{
+		"DialTimeout": &options.DialTimeout, "ChannelTimeout": &options.ChannelTimeout, "EvidenceAge": &options.EvidenceAge,
+	} {
+		if *limit < 0 {
+			return nil, &UsageError{fmt.Sprintf("%s is %s, wanted more than 0", name, *limit)}
+		}
+	}
+	setDefault(&options.DialTimeout, 5*time.Second)
+	setDefault(&options.ChannelTimeout, 10*time.Second)
+	setDefault(&options.EvidenceAge, 15*time.Minute)
+	if options.DialContext == nil {
+		options.DialContext = (&net.Dialer{}).DialContext
+	}
+	if options.Proxy == nil {
+		options.Proxy = proxyFromEnvironment
+	}
+	return &Client{options: options, verifier: module, guarantees: map[string][2]string{}}, nil
+}
+
+func setDefault(limit *time.Duration, value time.Duration) {
+	if *limit == 0 {
+		*limit = value
+	}
+}
+
+// Conn is a TLS connection to a server whose evidence was accepted.
+type Conn struct {
+	*tls.Conn
+	verification Verification
+	lifetime     lifetime
+}
+
+// Verification is what was verified of the server.
+func (c *Conn) Verification() Verification { return c.verification }
+
+// Write sends bytes, unless the evidence has become too old since the last request began.
+func (c *Conn) Write(bytes []byte) (int, error) {
+	if err := c.lifetime.check(); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(bytes)
+}
+
+// Close closes the connection.
+func (c *Conn) Close() error {
+	c.lifetime.end()
+	return c.Conn.Close()
+}
+
+// Dial connects to address, HOST:PORT, verifies the server and returns the connection, which carries HTTP/1.1. The
+// name is sent as the TLS server name and is no reason to trust the server. The error is an *AttestationError if its
+// evidence is not accepted.
+func (c *Client) Dial(ctx context.Context, address string) (*Conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, &UsageError{fmt.Sprintf("address %q, wanted HOST:PORT", address)}
+	}
+	dialing, cancel := context.WithTimeout(ctx, c.options.DialTimeout)
+	defer cancel()
+	stream, err := c.dialStream(dialing, address)
+	if err != nil {
+		return nil, fmt.Errorf("%s: dial: %w", address, err)
+	}
+	opening, cancel := context.WithTimeout(ctx, c.options.ChannelTimeout)
+	defer cancel()
+	conn := tls.Client(stream, tlsConfig(host, c.options.Binding))
+	verification, err := c.open(opening, conn, address)
+	if err == nil {
+		err = c.checkGuarantee(address, verification)
+	}
+	if err != nil {
+		stream.Close()
+		return nil, err
+	}
+	verification.Endpoint = address
+	opened := &Conn{Conn: conn, verification: *verification}
+	age := min(c.options.EvidenceAge, time.Until(time.Unix(verification.NotAfter, 0)))
+	opened.lifetime.start(age, conn.Close)
+	return opened, nil
+}
+
+// DialTLS is Dial with the signature of http.Transport's DialTLSContext. A transport that uses it must have no Proxy,
+// which would go another way; Transport returns one that is made for it.
+func (c *Client) DialTLS(ctx context.Context, _, address string) (net.Conn, error) {
+	conn, err := c.Dial(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+// tlsConfig is TLS 1.3 without resumption. The evidence decides whether the key is trusted, after the handshake has
+// shown that the server holds it.
+func tlsConfig(host, binding string) *tls.Config {
+	protocols := []string{"http/1.1"}
+	if binding == "session" {
+		protocols = []string{"confide-session/2", "confide-session/1"}
+	}
+	return &tls.Config{
+		ServerName:             host,
+		MinVersion:             tls.VersionTLS13,
+		NextProtos:             protocols,
+		SessionTicketsDisabled: true,
+		InsecureSkipVerify:     true,
+	}
+}
+
+// open runs the handshake and has the server appraised.
+func (c *Client) open(ctx context.Context, conn *tls.Conn, address string) (*Verification, error) {
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return nil, fmt.Errorf("%s: TLS handshake: %w", address, err)
+	}
+	state := conn.ConnectionState()
+	if state.Version != tls.VersionTLS13 || state.DidResume || len(state.PeerCertificates) == 0 {
+		return nil, fmt.Errorf("%s: TLS handshake: wanted a full one of TLS 1.3 with a certificate", address)
+	}
+	// The module's reads and writes end when the context does.
+	if deadline, ok := ctx.Deadline(); ok {
+		conn.SetDeadline(deadline)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	certificate := state.PeerCertificates[0]
+	var protocol []byte
+	if state.NegotiatedProtocol != "" {
+		protocol = []byte(state.NegotiatedProtocol)
+	}
+	suite := []byte{byte(state.CipherSuite >> 8), byte(state.CipherSuite)}
+	session := &hostSession{conn: conn, state: state}
+	calling := context.WithValue(ctx, hostSessionKey{}, session)
+	var verification Verification
+	fields := [][]byte{
+		[]byte(c.options.Policy), c.options.Collateral, []byte(c.options.Binding), certificate.Raw, protocol, suite,
+	}
+	if err := c.verifier.call(calling, address, "appraise_session", &verification, fields...); err != nil {
+		return nil, err
+	}
+	if !stop() {
+		return nil, fmt.Errorf("%s: %w", address, context.Cause(ctx))
+	}
+	conn.SetDeadline(time.Time{})
+	return &verification, checkKey(address, certificate, &verification)
+}
+
+// checkKey holds the key that Go's TLS has checked against the one that the verifier has read from the certificate.
+func checkKey(address string, certificate *x509.Certificate, verification *Verification) error {
+	hash := sha256.Sum256(certificate.RawSubjectPublicKeyInfo)
+	if got := hex.EncodeToString(hash[:]); got != verification.PubkeyHash {
+		message := fmt.Sprintf("check `channel_binding` failed: evidence is for key %s, wanted the connection's key %s",
+			verification.PubkeyHash, got)
+		return &AttestationError{address, "channel_binding", message, "nothing was sent to it", nil}
+	}
+	return nil
+}
+
+// checkGuarantee refuses a later connection that protects otherwise than the first one to the same address.
+func (c *Client) checkGuarantee(address string, verification *Verification) error {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	got := [2]string{verification.Guarantee, verification.ClaimedGuarantee}
+	first, known := c.guarantees[address]
+	if !known {
+		c.guarantees[address] = got
+		return nil
+	}
+	for i := range got {
+		if got[i] != first[i] {
+			message := fmt.Sprintf("check `guarantee` failed: guarantee has changed since the start: wanted %s, got %s",
+				first[i], got[i])
+			hint := "the server was replaced by one that claims something else: make a new client to accept it"
+			return &AttestationError{address, "guarantee", message, hint, nil}
+		}
+	}
+	return nil
+}
+
+// dialStream opens the byte stream to a server, through a proxy if there is one for it.
+func (c *Client) dialStream(ctx context.Context, address string) (net.Conn, error) {
+	proxy, err := c.options.Proxy(address)
+	if err != nil {
+		return nil, err
+	}
+	if proxy == nil {
+		return c.options.DialContext(ctx, "tcp", address)
+	}
+	if !strings.EqualFold(proxy.Scheme, "http") {
+		return nil, &UsageError{fmt.Sprintf("proxy %s, wanted http://HOST:PORT", proxy.Redacted())}
+	}
+	stream, err := c.options.DialContext(ctx, "tcp", proxyAddress(proxy))
+	if err != nil {
+		return nil, fmt.Errorf("proxy %s: %w", proxy.Host, err)
+	}
+	if err := connectThrough(ctx, stream, proxy, address); err != nil {
+		return nil, errors.Join(fmt.Errorf("proxy %s: %w", proxy.Host, err), stream.Close())
+	}
+	return stream, nil
+}

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# The Go module against gateways with simulated attestation: go/client_test.go. Skipped by name where Go or
+# WebAssembly is missing.
+# Usage: tests/go_client.sh CONFIDE
+set -euo pipefail
+cd "$(dirname "$0")/.."
+confide=$(realpath "$1")
+PATH=$PATH:/usr/local/go/bin
+go_min=1.25
+
+# GOTOOLCHAIN=local: another version of Go is not fetched in passing.
+export GOTOOLCHAIN=local GOFLAGS=-mod=readonly
+version=$(cd tests/go && go env GOVERSION 2>/dev/null | sed 's/^go//') || true
+if [ -z "$version" ] || [ "$(printf '%s\n' "$go_min" "$version" | sort -V | head -1)" != "$go_min" ]; then
+  echo "skipped: go client: no Go $go_min or later"
+  exit 0
+fi
+status=0
+web/build.sh --plain go/verifier.wasm || status=$?
+[ $status -ne 3 ] || { echo "skipped: go client: WebAssembly cannot be built"; exit 0; }
+[ $status -eq 0 ] || exit $status
+unformatted=$(gofmt -l go)
+[ -z "$unformatted" ] || { echo "go client: gofmt would change: $unformatted" >&2; exit 1; }
+
+source tests/processes.sh
+"$confide" attest --simulate tdx --out "$work/evidence" >"$work/attest"
+"$confide" attest --simulate tdx --out "$work/attester" >"$work/attest"
+"$confide" attest --simulate snp --out "$work/amd" >"$work/attest"
+start model "$confide" serve --engine sim --listen 127.0.0.1:0 --ttft-ms 20 --tokens-per-second 200
+# start_gateway NAME ATTESTER BINDING: its policy lies in the file NAME.toml, and its port follows.
+ports=()
+start_gateway() {
+  start "$1" "$confide" gateway --listen 127.0.0.1:0 --upstream "http://$(read_ready model listen)" \
+    --simulate "$work/$2" --binding "$3"
+  cp "$work/$2/policy.toml" "$work/$1.toml"
+  "$confide" policy pin "$work/$1.toml" --digest "$(read_ready "$1" config_digest)" >"$work/pin"
+  ports+=("\"$1\": $(read_ready "$1" listen | sed 's/.*://')")
+}
+start_gateway key attester key
+start_gateway session attester session
+start_gateway snp amd session
+printf '{"folder": "%s", "ports": {%s, %s, %s}}\n' "$work" "${ports[@]}" >"$work/setup.json"
+
+cd go
+go vet ./...
+CGO_ENABLED=0 CONFIDE_SETUP="$work/setup.json" go test -count=1 ./...
