@@ -67,7 +67,6 @@ style: tools  ## rustfmt on all Rust (clippy's warnings are denied where the tes
 	@cargo fmt --version >/dev/null && cargo clippy --version >/dev/null || { \
 	  echo "cargo has no rustfmt or no clippy: rustup component add rustfmt clippy"; exit 1; }
 	cargo fmt --all --check
-	cd fuzz && cargo fmt --check
 
 python-style:  ## ruff and mypy on all Python (skipped where the wheels are missing)
 	tests/python_style.sh

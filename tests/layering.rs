@@ -123,14 +123,47 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("bench/peers/dcap-qvl", &["arm-line"]),
+    (
+        "fuzz",
+        &[
+            "attestation-service",
+            "attester",
+            "bench",
+            "channel",
+            "circuits",
+            "collateral",
+            "disclosure",
+            "encrypted-body",
+            "engine",
+            "evidence",
+            "fake-attester",
+            "gateway",
+            "guest-dcap",
+            "http",
+            "load",
+            "lora",
+            "notary",
+            "pccs",
+            "prover",
+            "receipt",
+            "report-003",
+            "rlwe",
+            "serve",
+            "sigma",
+            "sni",
+            "statement",
+            "tools",
+            "verifier",
+        ],
+    ),
     ("tests", &[]),
 ];
 
-/// Folders that are workspaces of their own: fuzz targets need flags of their own, guests a target
-/// without std, the zkVM minutes to link, the peer's client an HTTP stack that nothing of ours links,
-/// SP1 500 packages, and the browser's client features that no other package may turn on.
+/// Folders that are workspaces of their own: guests need a target without std, the zkVM minutes to
+/// link, the peer's client an HTTP stack that nothing of ours links, SP1 500 packages, and the browser's
+/// client features that no other package may turn on.
 const OWN_WORKSPACES: &[&str] =
-    &["bench/peers/sp1", "fuzz", "guests", "tests/dcap-qvl-fetch", "web", "zkvm"];
+    &["bench/peers/sp1", "guests", "tests/dcap-qvl-fetch", "web", "zkvm"];
 
 /// Libraries that only the named packages may link, each with its reason.
 const ONLY_IN: &[(&str, &[&str], &str)] = &[
