@@ -74,7 +74,8 @@ python-style:  ## ruff and mypy on all Python (skipped where the wheels are miss
 unit: tools  ## the tests in the packages and across processes
 	@# All targets, so that the tests build no dependency a second time with other features.
 	$(LINTED) cargo build --workspace --all-targets --locked
-	$(LINTED) cargo test --workspace --locked
+	$(LINTED) python3 tests/run_tests.py
+	$(LINTED) cargo test --workspace --locked --doc
 
 operators-build: unit  ## what the operator's build refuses, and what it does
 	$(LINTED) cargo build --locked -p confide-cli --no-default-features --features operator --bin confide-operator

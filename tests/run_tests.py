@@ -1,0 +1,96 @@
+"""Runs the tests of the workspace, several programs of tests at a time: most of them wait most of the time.
+
+    tests/run_tests.py [--jobs N]
+
+Cargo runs one program after the other. What a program printed is shown as a whole, when it has ended.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from time import monotonic
+
+# The longest ones first, so that none is left over at the end.
+LONGEST = ["peers", "tunnel", "worker", "interruption", "export", "prove_real", "features", "known_timing", "tsm"]
+# A program that is silent for so long hangs.
+DEADLINE_S = 900
+
+
+def build_tests() -> list[dict]:
+    command = ["cargo", "test", "--workspace", "--locked", "--no-run", "--message-format=json-render-diagnostics"]
+    built = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    if built.returncode != 0:
+        sys.exit(built.returncode)
+    messages = [json.loads(line) for line in built.stdout.splitlines()]
+    artifacts = [it for it in messages if it["reason"] == "compiler-artifact"]
+    return [it for it in artifacts if it["profile"]["test"] and it["executable"]]
+
+
+def position(artifact: dict) -> tuple:
+    name = artifact["target"]["name"]
+    return (LONGEST.index(name) if name in LONGEST else len(LONGEST), artifact["executable"])
+
+
+def read_version(manifest: Path) -> str:
+    version = tomllib.loads(manifest.read_text())["package"]["version"]
+    if isinstance(version, str):
+        return version
+    return tomllib.loads(Path("Cargo.toml").read_text())["workspace"]["package"]["version"]
+
+
+def run_program(artifact: dict) -> tuple[str, int, float, bytes]:
+    """The program's name, exit status, seconds and output; as cargo runs it."""
+    manifest = Path(artifact["manifest_path"])
+    environment = {
+        **os.environ,
+        "CARGO": os.environ.get("CARGO", "cargo"),
+        "CARGO_MANIFEST_DIR": str(manifest.parent),
+        "CARGO_PKG_NAME": tomllib.loads(manifest.read_text())["package"]["name"],
+        "CARGO_PKG_VERSION": read_version(manifest),
+    }
+    began = monotonic()
+    try:
+        ran = subprocess.run(
+            [artifact["executable"]],
+            cwd=manifest.parent,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        status, output = ran.returncode, ran.stdout
+    except subprocess.TimeoutExpired as late:
+        status, output = 124, (late.output or b"") + f"\nnot ended within {DEADLINE_S} s\n".encode()
+    name = f"{environment['CARGO_PKG_NAME']} {artifact['target']['src_path'].removeprefix(str(manifest.parent) + '/')}"
+    return name, status, monotonic() - began, output
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1)
+    jobs = parser.parse_args().jobs
+    artifacts = sorted(build_tests(), key=position)
+    if not artifacts:
+        sys.exit("no program of tests was built")
+    failed = []
+    with ThreadPoolExecutor(jobs) as pool:
+        for running in as_completed([pool.submit(run_program, it) for it in artifacts]):
+            name, status, seconds, output = running.result()
+            print(f"     Running {name} ({seconds:.1f} s)", flush=True)
+            sys.stdout.buffer.write(output)
+            sys.stdout.flush()
+            if status != 0:
+                failed.append(f"{name}: status {status}")
+    print(f"{len(artifacts)} programs of tests, {len(failed)} failed", *failed, sep="\n  ")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
