@@ -120,6 +120,7 @@ mod upstream_socket;
 mod usage;
 mod usage_file;
 mod usage_scanner;
+mod visitor_page;
 mod websocket_relay;
 mod weights_watch;
 
@@ -157,3 +158,4 @@ pub use trusted_file::TrustedFileError;
 pub use upstream::Upstream;
 pub use upstream_key::UpstreamKey;
 pub use usage_scanner::{AnswerUsage, UsageScanner};
+pub use visitor_page::{PAGE_BYTES_MAX, PAGE_PATH, PageError, VisitorPage};

@@ -11,6 +11,9 @@ const ORIGINS_MAX: usize = 64;
 /// The longest origin in bytes: a scheme, a DNS name and a port.
 const ORIGIN_BYTES_MAX: usize = 300;
 
+/// The origin of pages from a file and in a sandbox.
+const NULL: &str = "null";
+
 /// The web origins whose pages may use an address; none by default.
 ///
 /// Origins are compared as browsers serialise them (RFC 6454 section 6.2), byte for byte.
@@ -75,6 +78,13 @@ impl AllowedOrigins {
             .map(Self)
     }
 
+    /// Adds `null`, which pages that were opened from disk send, and which any page can send.
+    #[must_use]
+    pub fn with_null(mut self) -> Self {
+        self.0.push(NULL.into());
+        self
+    }
+
     /// The origins, as browsers send them.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
@@ -108,7 +118,7 @@ fn parse_origin(given: &str) -> Result<String, OriginError> {
     if given.contains('*') {
         return Err(OriginError::Wildcard { origin: shortened() });
     }
-    if given == "null" {
+    if given == NULL {
         return Err(OriginError::Null);
     }
     let (scheme, authority) = given.split_once("://").ok_or_else(bad)?;
@@ -220,6 +230,22 @@ mod tests {
             assert!(matches!(refused, Err(OriginError::Wildcard { .. })), "{pattern}");
         }
         assert_eq!(AllowedOrigins::new(&["null"]), Err(OriginError::Null));
+    }
+
+    #[test]
+    fn null_is_allowed_only_by_name() {
+        let classify = |allowed: &AllowedOrigins| allowed.classify_source([&b"null"[..]], []);
+        let named = AllowedOrigins::new(&["https://chat.example"]).unwrap();
+        assert_eq!(classify(&named), RequestSource::Page);
+        let allowed = named.with_null();
+        assert_eq!(classify(&allowed), RequestSource::AllowedPage);
+        assert_eq!(allowed.iter().collect::<Vec<_>>(), ["https://chat.example", "null"]);
+        let two = [&b"null"[..], &b"null"[..]];
+        assert_eq!(allowed.classify_source(two, []), RequestSource::Page);
+        assert_eq!(
+            allowed.classify_source([&b"https://evil.example"[..]], []),
+            RequestSource::Page
+        );
     }
 
     #[test]

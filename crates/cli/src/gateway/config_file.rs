@@ -12,7 +12,6 @@ use std::{
     sync::Arc,
 };
 
-use confide_channel::tunnel::{AllowList, AllowedOrigins};
 use confide_gateway::{DEFAULT_GROUP, GatewayConfiguration, GatewayLimits, ModelServer};
 use serde::Deserialize;
 use toml::Table;
@@ -30,6 +29,7 @@ use crate::{
     error::CliError,
     files::read_text,
     process::SERVING_THREADS,
+    tunnel::TunnelConfig,
 };
 
 /// The longest file in bytes: some 10,000 routes.
@@ -107,13 +107,6 @@ impl ListenerKind {
     }
 }
 
-/// The targets of a listener of the kind `tunnel`.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TunnelConfig {
-    pub(crate) allow: AllowList,
-    pub(crate) origins: AllowedOrigins,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConfigFile {
@@ -159,6 +152,9 @@ struct TunnelTable {
     allow: Vec<String>,
     #[serde(default)]
     allow_origin: Vec<String>,
+    #[serde(default)]
+    dangerous_allow_null_origin: bool,
+    page: Option<PathBuf>,
 }
 
 /// Reads and checks the file.
@@ -278,11 +274,10 @@ fn parse_terminate(mut table: Table) -> Result<TerminateConfig, String> {
 }
 
 fn parse_tunnel(table: Table) -> Result<TunnelConfig, String> {
-    let TunnelTable { allow, allow_origin } = parse_table(table)?;
-    let allow = AllowList::new(&allow).map_err(|error| format!("allow: {error}"))?;
-    let origins =
-        AllowedOrigins::new(&allow_origin).map_err(|error| format!("allow_origin: {error}"))?;
-    Ok(TunnelConfig { allow, origins })
+    let TunnelTable { allow, allow_origin, dangerous_allow_null_origin, page } =
+        parse_table(table)?;
+    TunnelConfig::new(&allow, &allow_origin, dangerous_allow_null_origin, page.as_deref())
+        .map_err(|error| error.message().to_owned())
 }
 
 #[cfg(test)]
@@ -442,7 +437,39 @@ mod tests {
             (format!("metrics_tokens = true\n{}", listener("")), "metrics_tokens: wanted metrics_"),
             (format!("[admin]\nport = 1\n{}", listener("")), "unknown field `port`"),
             (format!("[traces]\nurl = 'x'\n{}", listener("")), "missing field `ratio`"),
+        ] {
+            let error = parse_config(&text).unwrap_err();
+            assert!(error.contains(wanted), "{text}\n{error}");
+        }
+    }
+
+    #[test]
+    fn a_tunnel_has_targets_origins_and_a_page_that_can_be_served() {
+        let tunnel = "[[listener]]\nkind = 'tunnel'\nlisten = '127.0.0.1:0'\n";
+        let null = format!("{tunnel}allow = ['h:1']\ndangerous_allow_null_origin = true");
+        assert!(parse_config(&null).is_ok());
+        for (text, wanted) in [
             (format!("{tunnel}allow = ['host']"), "listener 1: allow: "),
+            (
+                format!("{tunnel}allow = ['h:1']\nallow_origin = ['null']"),
+                "listener 1: allow_origin: ",
+            ),
+            (
+                format!("{tunnel}allow = ['h:1']\npage = 'page.html'"),
+                "listener 1: page: wanted allow_origin too",
+            ),
+            (
+                format!(
+                    "{tunnel}allow = ['h:1']\nallow_origin = ['http://h']\npage = '/no/page.html'"
+                ),
+                "listener 1: cannot read /no/page.html",
+            ),
+            (
+                format!(
+                    "{tunnel}allow = ['h:1']\nallow_origin = ['http://h']\npage = 'Cargo.toml'"
+                ),
+                "listener 1: page: Cargo.toml: wanted the released confide-page.html",
+            ),
         ] {
             let error = parse_config(&text).unwrap_err();
             assert!(error.contains(wanted), "{text}\n{error}");

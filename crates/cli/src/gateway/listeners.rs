@@ -24,8 +24,7 @@ use tokio::{
 
 use super::{
     config_file::{
-        GatewaySettings, ListenerConfig, ListenerKind, ProcessSettings, TunnelConfig,
-        read_config_file,
+        GatewaySettings, ListenerConfig, ListenerKind, ProcessSettings, read_config_file,
     },
     telemetry::OpenTelemetry,
     terminate::{
@@ -34,7 +33,10 @@ use super::{
     },
 };
 use crate::{
-    connections::ConnectionLimits, error::CliError, process, tunnel::serve_tunnel_listener,
+    connections::ConnectionLimits,
+    error::CliError,
+    process,
+    tunnel::{TunnelConfig, serve_tunnel_listener},
 };
 
 /// The guarantee of a listener that passes TLS through, in the ready line.
@@ -122,7 +124,7 @@ enum Service {
         authorizer: Option<Arc<Authorizer>>,
         receipts: Option<Arc<ReceiptBook>>,
     },
-    Tunnel(TunnelConfig),
+    Tunnel(Arc<TunnelConfig>),
 }
 
 /// A listener as the ready line and the administrator's socket describe it.
@@ -268,9 +270,9 @@ impl ListenerSet {
                 (Service::Pass(passthrough, pass.limits), status)
             }
             ListenerKind::Tunnel(tunnel) => {
+                let tunnel = Arc::new(tunnel);
                 let status = ListenerStatus::of_tunnel(&tunnel);
-                let (allow, origins) = (tunnel.allow.clone(), tunnel.origins.clone());
-                running.spawn(serve_tunnel_listener(listener, admission, allow, origins, stop));
+                running.spawn(serve_tunnel_listener(listener, admission, tunnel.clone(), stop));
                 (Service::Tunnel(tunnel), status)
             }
             ListenerKind::Terminate(terminate) => {
@@ -465,7 +467,7 @@ impl OpenListener {
                 ("[listener.limits]", *limits == pass.limits)
             }
             (Service::Tunnel(open), ListenerKind::Tunnel(tunnel)) => {
-                ("allow and allow_origin", open == tunnel)
+                ("allow, allow_origin, dangerous_allow_null_origin and page", **open == *tunnel)
             }
             (Service::Terminate { receipts, .. }, ListenerKind::Terminate(terminate))
                 if receipts.is_some() != terminate.signs_receipts() =>
@@ -499,14 +501,8 @@ impl ListenerStatus {
     }
 
     fn of_tunnel(tunnel: &TunnelConfig) -> Self {
-        let allow: Vec<_> = tunnel.allow.targets().collect();
-        let allow_origins: Vec<_> = tunnel.origins.iter().collect();
-        let description = json!({
-            "kind": "tunnel",
-            "guarantee": TUNNEL_GUARANTEE,
-            "allow": allow,
-            "allow_origins": allow_origins,
-        });
+        let fields = json!({ "kind": "tunnel", "guarantee": TUNNEL_GUARANTEE });
+        let description = process::merge_objects(fields, tunnel.to_json());
         Self { description, servers: None, configuration: None }
     }
 
