@@ -5,11 +5,13 @@
 //! names the key that signs receipts; a [`Receipt`] holds the digests of what was received and
 //! returned. `docs/receipts.md` describes the documents; [`SignedReceipt::verify`] and
 //! [`AttestationReport::parse`] check everything but the quote, which a verifier of evidence judges.
+//! Without the feature `aws-lc`, [`SignedReceipt::verify_with`] takes the caller's Ed25519.
 //!
 //! [`DstackReport`], [`DstackKey`] and [`TinfoilDocument`] give the same evidence to verifiers of
 //! other projects, in their forms.
 
 mod document;
+#[cfg(feature = "aws-lc")]
 mod dstack_form;
 mod error;
 mod foreign_report_data;
@@ -17,11 +19,13 @@ mod json;
 mod keyset;
 mod receipt;
 mod report;
+#[cfg(feature = "aws-lc")]
 mod signing_key;
 mod tinfoil_form;
 mod weights_member;
 
 pub use document::{API_VERSION, digest_text, parse_digest_text};
+#[cfg(feature = "aws-lc")]
 pub use dstack_form::{DstackKey, DstackReport, ExchangeDigests};
 pub use error::ReceiptError;
 pub use foreign_report_data::{dstack_report_data, tinfoil_report_data};
@@ -32,10 +36,11 @@ pub use receipt::{
     RECEIPT_BYTES_MAX, RECEIVED_EVENT, RETURNED_EVENT, Receipt, SignedReceipt,
 };
 pub use report::{AttestationReport, REPORT_BYTES_MAX, ReportContent};
+#[cfg(feature = "aws-lc")]
 pub use signing_key::{ReceiptKey, new_receipt_id};
 pub use tinfoil_form::{TinfoilDocument, TinfoilPlatform};
 
-#[cfg(test)]
+#[cfg(all(test, feature = "aws-lc"))]
 mod tests;
-#[cfg(test)]
+#[cfg(all(test, feature = "aws-lc"))]
 mod vector_tests;
