@@ -13,12 +13,17 @@ cd "$(dirname "$0")"
 target=wasm32-unknown-unknown
 built=${CARGO_TARGET_DIR:-target}/$target/release/confide_web.wasm
 
+# Panics name source files: those of every machine alike, so that the digest of the package follows from its source and
+# its compiler.
+registry=${CARGO_HOME:-$HOME/.cargo}/registry/src
+rustflags="'--remap-path-prefix=$(dirname "$PWD")=/confide', '--remap-path-prefix=$registry=/registry'"
 flags=()
 if [ -n "$plain" ]; then
   flags=(--no-default-features --features plain)
-  # Randomness comes from the host (src/plain/host.rs).
-  export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS='--cfg getrandom_backend="custom"'
+  # Randomness comes from the host (src/plain/exports.rs).
+  rustflags="$rustflags, '--cfg', 'getrandom_backend=\"custom\"'"
 fi
+flags+=(--config "target.$target.rustflags=[$rustflags]")
 
 has_target() { [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; }
 if ! has_target && command -v rustup >/dev/null; then

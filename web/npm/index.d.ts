@@ -93,6 +93,46 @@ export class ConnectionError extends Error {
   readonly name: 'ConnectionError';
 }
 
+/** The documents of one answer, byte by byte as they came. */
+export interface ReceiptFiles {
+  /** The policy in TOML; its configuration and weights are compared with those in the receipt. */
+  policy: string;
+  /** The gateway's report, of `/v1/aci/attestation` without a nonce. */
+  report: Uint8Array;
+  /** The receipt, of `/v1/aci/receipts/ID`. */
+  receipt: Uint8Array;
+  /** The body of the request. */
+  request: Uint8Array;
+  /** The body of the answer, with the lines that frame the events of a stream. */
+  response: Uint8Array;
+}
+
+/** The verdict on a receipt, with the names of `confide verify receipt --json`. */
+export interface ReceiptVerdict {
+  outcome: 'accepted' | 'rejected';
+  /** The name of the refusal (docs/receipts.md, "Verification"). */
+  refused: string | null;
+  reason: string | null;
+  checks: Check[];
+  /** Whether the receipt says that the answer was cut. */
+  answer_cut: boolean;
+  /** The receipt without its signature, once that was found valid. */
+  receipt: Record<string, unknown> | null;
+}
+
+/**
+ * Judges the receipt of an answer, now.
+ *
+ * @throws {TypeError} for a policy or a document that cannot be used
+ */
+export function judgeReceipt(files: ReceiptFiles): Promise<ReceiptVerdict>;
+
+/**
+ * Takes the WebAssembly from `read`, which resolves to its bytes, and not from the file next to the package's. To be
+ * called before anything else.
+ */
+export function setWasmSource(read: () => Promise<ArrayBuffer | Uint8Array>): void;
+
 /**
  * Connects to the server, verifies it, and resolves to a `fetch` for it.
  *

@@ -6,9 +6,10 @@ import { AttestationError, toError } from './errors.js';
 import { readLimits } from './limits.js';
 import { Pool } from './pool.js';
 import { tunnelAddress } from './websocket.js';
-import { loadVerifier } from './wasm.js';
+import { loadReceiptVerdict, loadVerifier } from './wasm.js';
 
 export { AttestationError, ConnectionError } from './errors.js';
+export { setWasmSource } from './wasm.js';
 
 const OPTIONS = ['server', 'policy', 'tunnel', 'collateral', 'binding', 'limits'];
 
@@ -47,6 +48,25 @@ export async function createFetch(options) {
   });
   fetch.close = () => pool.close();
   return fetch;
+}
+
+/**
+ * Judges the receipt of an answer (docs/receipts.md) by a policy, now: report, quote, keyset, signature, and the bytes
+ * of request and answer.
+ *
+ * See index.d.ts for the members.
+ */
+export async function judgeReceipt(files) {
+  const { policy, ...documents } = files;
+  if (typeof policy !== 'string') throw new TypeError('policy is missing: wanted the text of a policy in TOML');
+  for (const name of ['report', 'receipt', 'request', 'response']) {
+    if (!(documents[name] instanceof Uint8Array)) throw new TypeError(`${name} is missing: wanted a Uint8Array`);
+  }
+  try {
+    return JSON.parse(await loadReceiptVerdict(files));
+  } catch (thrown) {
+    throw toError('receipt', thrown);
+  }
 }
 
 /** The error of a later connection that protects otherwise than the one that the caller was shown. */

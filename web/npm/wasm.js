@@ -1,12 +1,20 @@
 // Loads the WebAssembly, once.
 
-import init, { initSync, Verifier } from './confide_web.js';
+import init, { initSync, judgeReceipt, Verifier } from './confide_web.js';
 
 const address = new URL('confide_web_bg.wasm', import.meta.url);
 let loading;
+let readBytes;
+
+/** Takes the WebAssembly from `read`, which resolves to its bytes, and not from the file next to this one. */
+export function setWasmSource(read) {
+  readBytes = read;
+}
 
 async function load() {
-  if (address.protocol === 'file:') {
+  if (readBytes) {
+    await init({ module_or_path: await readBytes() });
+  } else if (address.protocol === 'file:') {
     const { readFile } = await import('node:fs/promises');
     initSync({ module: await readFile(address) });
   } else {
@@ -14,8 +22,7 @@ async function load() {
   }
 }
 
-/** Makes a verifier for a policy. */
-export async function loadVerifier(policy, collateral) {
+async function waitUntilLoaded() {
   loading ??= load();
   try {
     await loading;
@@ -24,5 +31,16 @@ export async function loadVerifier(policy, collateral) {
     loading = undefined;
     throw error;
   }
+}
+
+/** Makes a verifier for a policy. */
+export async function loadVerifier(policy, collateral) {
+  await waitUntilLoaded();
   return new Verifier(policy, collateral);
+}
+
+/** Judges a receipt; resolves to the verdict as JSON. */
+export async function loadReceiptVerdict({ policy, report, receipt, request, response }) {
+  await waitUntilLoaded();
+  return judgeReceipt(policy, report, receipt, request, response);
 }
