@@ -21,7 +21,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic agents prover zkvm-test zkvm-keys test style python-style unit no-std web web-provider guests programs vectors python wheel sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic agents prover zkvm-test zkvm-keys test style python-style unit no-std web page web-provider guests programs vectors python wheel sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -114,6 +114,10 @@ no-std: tools  ## the appraisal builds for a target that has no std
 
 web: unit  ## the package for browsers and Node: its size, and chats through the tunnel (skipped where it cannot be built)
 	tests/web.sh $(abspath $(DEBUG))
+
+page: tools  ## the page for visitors, one file, with its SHA-256: web/dist
+	web/build.sh
+	node web/bundle.mjs
 
 web-provider: tools  ## the TLS provider in Rust alone against aws-lc-rs: each suite and group as client and as server
 	cd web && cargo fmt --all --check

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The package confide-web: its size, and the client in Node against a gateway with simulated attestation, over plain
-# sockets and through the tunnel.
+# sockets and through the tunnel. The page for visitors, made of it, in Chromium.
 # Usage: tests/web.sh CONFIDE
 # Skipped by name where WebAssembly cannot be built or Node is missing.
 set -euo pipefail
@@ -21,6 +21,9 @@ web/build.sh || status=$?
 size=$(cat web/npm/*.js web/npm/confide_web_bg.wasm | gzip -9 | wc -c)
 echo "web: the package is $size bytes, gzip -9"
 [ "$size" -lt $size_max ] || { echo "web: wanted under $size_max bytes" >&2; exit 1; }
+for place in "$HOME/" "$PWD/"; do
+  ! grep -qaF "$place" web/npm/confide_web_bg.wasm || { echo "web: the package names $place" >&2; exit 1; }
+done
 
 source tests/processes.sh
 
@@ -48,9 +51,52 @@ start_gateway session attester session
 start_gateway snp amd session
 start tunnel "$confide" tunnel --listen 127.0.0.1:0 --allow "127.0.0.1:$recorder" \
   --allow-origin "http://localhost:$page"
-printf '{"folder": "%s", "tunnel": "ws://%s", "recorder": %s, "page": %s, "key": %s, "session": %s, "snp": %s}\n' \
+
+# start_page_gateway NAME ATTESTED SERVED FILE [TABLE]: an attested listener, with this table, and a tunnel to it, which
+# serves the page in FILE.
+start_page_gateway() {
+  cat >"$work/$1.gateway.toml" <<END
+[[listener]]
+kind = "terminate"
+listen = "127.0.0.1:$2"
+binding = "key"
+simulate = "$work/attester"
+receipts = true
+${5:-}
+[[listener.upstream]]
+url = "http://$(read_ready model listen)"
+
+[[listener]]
+kind = "tunnel"
+listen = "127.0.0.1:$3"
+allow = ["127.0.0.1:$2"]
+allow_origin = ["http://127.0.0.1:$3", "http://localhost:$page"]
+dangerous_allow_null_origin = true
+page = "$4"
+END
+  start "$1" "$confide" gateway --config "$work/$1.gateway.toml"
+}
+attested=$(free_port)
+served=$(free_port)
+forged=$(free_port)
+forged_served=$(free_port)
+node web/bundle.mjs
+start_page_gateway page "$attested" "$served" web/dist/confide-page.html
+cp "$work/attester/policy.toml" "$work/page.toml"
+"$confide" policy pin "$work/page.toml" --digest \
+  "$("$confide" gateway --config "$work/page.gateway.toml" --print-config-digest | sed 's/.* //')" >"$work/pin"
+# The host of the forged page has another configuration, which the policy refuses.
+cat >"$work/forged.html" <<END
+<!doctype html><meta http-equiv="Content-Security-Policy" content="default-src 'none'; form-action 'none'">
+<title>confide: check a model host</title><h1>confide</h1><h2>Accepted</h2><p>All checks have passed.</p>
+END
+start_page_gateway forged "$forged" "$forged_served" "$work/forged.html" $'[[listener.route]]\npaths = ["/tokenize"]'
+
+printf '{"folder": "%s", "tunnel": "ws://%s", "recorder": %s, "page": %s, "key": %s, "session": %s, "snp": %s,
+  "program": "%s", "released": "%s", "attested": %s, "served": %s, "forged": %s, "forgedServed": %s, "plain": %s}\n' \
   "$work" "$(read_ready tunnel listen)" "$recorder" "$page" "$(port key)" "$(port session)" \
-  "$(port snp)" >"$work/setup.json"
+  "$(port snp)" "$confide" "$PWD/web/dist/confide-page.html" "$attested" "$served" "$forged" \
+  "$forged_served" "$(port tunnel)" >"$work/setup.json"
 
 flags=()
 node -e 'process.exit(globalThis.WebSocket ? 0 : 1)' || flags=(--experimental-websocket)
@@ -58,6 +104,7 @@ node "${flags[@]}" tests/javascript/web_client.mjs "$work/setup.json"
 
 if chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome); then
   node tests/javascript/web_page.mjs "$chromium" "$work/setup.json"
+  node tests/javascript/page_checks.mjs "$chromium" "$work/setup.json"
 else
   echo "skipped: web: no Chromium"
 fi

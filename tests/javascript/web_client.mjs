@@ -8,7 +8,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import net from 'node:net';
 
-import { AttestationError, ConnectionError, createFetch } from '../../web/npm/index.js';
+import { AttestationError, ConnectionError, createFetch, judgeReceipt } from '../../web/npm/index.js';
 import { PROMPT, chat, checkChats, checkRefusals, readStream } from './web_checks.mjs';
 
 const setup = JSON.parse(readFileSync(process.argv[2], 'utf8'));
@@ -87,6 +87,38 @@ await check('evidence of SEV-SNP is accepted, and refused by a policy of TDX', a
   await checkChats(fetch);
   fetch.close();
   await assert.rejects(createFetch({ server, policy: policies.session, binding: 'session' }), AttestationError);
+});
+
+await check('the receipt of an answer is accepted, and refused for another answer or by another policy', async () => {
+  const policy = readFileSync(`${setup.folder}/page.toml`, 'utf8');
+  const fetch = await createFetch({ server: `https://127.0.0.1:${setup.attested}`, policy });
+  const asked = chat(true);
+  const answer = await fetch('/v1/chat/completions', asked);
+  const response = new Uint8Array(await answer.arrayBuffer());
+  const load = async (path) => new Uint8Array(await (await fetch(path)).arrayBuffer());
+  const receipt = await load(`/v1/aci/receipts/${answer.headers.get('x-receipt-id')}`);
+  const report = await load('/v1/aci/attestation');
+  const files = { policy, report, receipt, request: new TextEncoder().encode(asked.body), response };
+  const verdict = await judgeReceipt(files);
+  assert.deepEqual([verdict.outcome, verdict.refused], ['accepted', null]);
+  assert.equal(verdict.receipt.endpoint, '/v1/chat/completions');
+  const change = (bytes) => bytes.map((byte, at) => (at === 9 ? byte ^ 1 : byte));
+  const digest = (text, byte) => text.replace(/^(config_digest\s*=\s*\[?\s*")../m, `$1${byte}`);
+  const pinned = policy.match(/^config_digest\s*=\s*\[?\s*"(..)/m)[1];
+  const production = policy.replace(/^roots.*$/m, 'roots = ["intel-production"]');
+  for (const [refused, changed] of [
+    ['response', { response: change(response) }],
+    ['request', { request: change(files.request) }],
+    ['configuration', { policy: digest(policy, pinned === '00' ? '11' : '00') }],
+    ['evidence', { policy: production }],
+    ['report', { report: report.slice(1) }],
+    ['receipt', { receipt: receipt.slice(1) }],
+  ]) {
+    assert.equal((await judgeReceipt({ ...files, ...changed })).refused, refused);
+  }
+  await assert.rejects(judgeReceipt({ ...files, policy: 'roots = 7' }), TypeError);
+  await assert.rejects(judgeReceipt({ ...files, receipt: 'text' }), TypeError);
+  fetch.close();
 });
 
 await check("the caller's collateral is used instead of the server's", async () => {
