@@ -21,7 +21,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic agents prover zkvm-test zkvm-keys test style python-style unit no-std web page web-provider guests programs vectors python wheel sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic agents prover zkvm-test zkvm-keys test style python-style unit no-std web page web-provider guests programs vectors python examples examples-all wheel sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -57,7 +57,7 @@ zkvm-keys: prover  ## the keys that check, after a guest or the back end changed
 	$(PROVER) keys --elf guests/elf --out zkvm/keys --digests guests/elf/digests.toml
 	$(MAKE) prover
 
-test: style python-style prover unit operators-build libraries no-std web-provider web programs vectors python sigma disclosure receipts authenticators encrypted-bodies peft seal statistics kernels worker go selftest fuzz differential zkvm-test  ## everything that CI checks
+test: style python-style prover unit operators-build libraries no-std web-provider web programs vectors python examples sigma disclosure receipts authenticators encrypted-bodies peft seal statistics kernels worker go selftest fuzz differential zkvm-test  ## everything that CI checks
 	@echo "all tests passed"
 
 # Clippy's driver compiles as rustc does and lints on the way: what is tested is built and linted at once.
@@ -141,6 +141,13 @@ python: unit $(VENV)/ready  ## the openai package and curl against the server, a
 	CONFIDE_BIN=$(DEBUG) $(VENV)/bin/python tests/python/test_openai.py
 	CONFIDE_BIN=$(DEBUG) $(VENV)/bin/python tests/python/test_client.py
 
+examples: unit $(VENV)/ready  ## the programs in examples/ with openai, curl and MCP, and what each refuses
+	tests/examples.sh $(DEBUG) $(VENV)/bin/python
+
+examples-all: build $(VENV)/ready  ## all of them: also LangChain, LiteLLM, LlamaIndex, Node, a page (1 GB; skipped where they cannot be had)
+	$(if $(filter dev,$(PROFILE)),,cargo build --release --locked -p confide-python)
+	tests/examples.sh $(BINARY) $(VENV)/bin/python --all
+
 wheel: build  ## dist/*.whl: the Python package with its native part and the program (docs/python.md)
 	tests/wheel.sh $(abspath $(BINARY))
 
@@ -218,10 +225,13 @@ soak: tools  ## store, service and clock fail for SOAK_SECONDS; `make test` does
 	CONFIDE_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --locked -p confide-appraiser --test soak -- \
 	  --nocapture
 
-walk: build prover  ## runs what the README, docs/start.md and docs/notary.md say, command by command
+walk: build prover $(VENV)/ready  ## runs what the README and four guides say, command by command
 	python3 tests/walk.py $(BINARY)
 	python3 tests/walk.py $(BINARY) docs/start.md
 	python3 tests/walk.py $(BINARY) docs/notary.md
+	@# A wheel is a release build: without one, the package of the checkout takes its place, and the walk says so.
+	python3 tests/walk.py $(BINARY) docs/python.md $(if $(filter dev,$(PROFILE)),--without-wheel $(VENV))
+	python3 tests/walk.py $(BINARY) docs/web.md
 
 long: build prover seal walk wheel  ## what CI has no time for: the release build, ten minutes of fuzzing a parser, the full suites
 	tests/fuzz.sh 600
@@ -235,6 +245,7 @@ long: build prover seal walk wheel  ## what CI has no time for: the release buil
 	$(MAKE) traffic
 	$(MAKE) ehbp-peers
 	$(MAKE) agents
+	$(MAKE) examples-all
 	cargo test --release --locked -p confide-native -- --ignored
 	@# Clippy checks all of OpenVM anew: minutes that CI does not have.
 	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo clippy --release --locked --all-targets -- -D warnings
@@ -264,5 +275,5 @@ cxx:
 
 clean:  ## remove what was built
 	cargo clean
-	rm -rf $(SP1_TARGET) $(VENV) .venv-seal .venv-statistics .venv-guidellm .venv-aiperf .venv-foreign .venv-kernels .venv-worker .venv-style .venv-tls .venv-wheel \
+	rm -rf $(SP1_TARGET) $(VENV) .venv-seal .venv-statistics .venv-guidellm .venv-aiperf .venv-foreign .venv-kernels .venv-worker .venv-style .venv-tls .venv-wheel .venv-examples .venv-llamaindex examples/node/node_modules \
 	  bench-out dist

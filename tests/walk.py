@@ -1,11 +1,20 @@
 #!/usr/bin/env python3
 """Does what the README says, as printed, and looks at what comes back.
 
-usage: walk.py BINARY [PAGE]
-Every code line of the README's section "Five-minute start", or of another page's section "The walk", is run in an
-empty folder, in order, with the ports as printed. A block of code lines is what a reader pastes into one terminal: a
-long-running command is the last of its block, prints its ready line, answers while the others run, and ends with
-status 0 on SIGTERM. A line marked `# refused` must end with status 1, one marked `# impossible` with 2.
+usage: walk.py BINARY [PAGE] [--without-wheel VENV]
+Every code line of the README's section "Five-minute start", or of another page's section "The walk" or "Start", is run
+in an empty folder, in order, with the ports as printed. A block of code lines is what a reader pastes into one
+terminal: a long-running command is the last of its block, prints its ready line, answers while the others run, and ends
+with status 0 on SIGTERM. A line marked `# refused` must end with status 1, one marked `# impossible` with 2; words
+after `# refused: ` must be in its output.
+
+A "Start" is a walk in a checkout: the folder has links to `examples` and `web`. An environment that is activated
+(`. venv/bin/activate`) serves every later line. A line marked `# once` builds or installs something and is run in the
+checkout itself, with the network of the machine. Where it says that this machine cannot build that (`skipped: …`, or
+status 3), the walk ends there and says so.
+
+With `--without-wheel VENV`, for a machine that has no time to build a wheel, no `# once` line is run: the environment
+of the walk gets the packages of VENV instead, and the package of the checkout with the library next to BINARY.
 
 Where the machine permits, the walk has a loopback interface of its own (a network namespace), so that a port in
 use elsewhere changes nothing. Elsewhere a busy port is named before anything starts.
@@ -14,6 +23,7 @@ A remark `# answers: WORDS` names words that the model's answer must hold. Each 
 times, because a reader asks more than once.
 """
 
+import argparse
 import ctypes
 import fcntl
 import json
@@ -41,42 +51,112 @@ LONG_RUNNING_PAIRS = (
 )
 READY_SECONDS = 60
 COMMAND_SECONDS = 600
+# A release build of everything.
+BUILD_SECONDS = 3600
 QUESTIONS = 4
 
 
-def main() -> None:
-    binary = pathlib.Path(sys.argv[1]).resolve()
-    page = pathlib.Path(
-        sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).parent.parent / "README.md"
-    )
-    blocks = read_blocks(page.read_text())
-    check_blocks(page.name, blocks)
-    if not has_own_loopback():
-        check_ports(blocks)
-    environment = dict(os.environ, PATH=f"{binary.parent}:{os.environ['PATH']}")
-    running: dict[str, Server] = {}
-    with tempfile.TemporaryDirectory() as folder:
+CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+TITLES = ("## Five-minute start", "## The walk", "## Start")
+# What the folder of a "Start" has of the checkout.
+CHECKOUT_ENTRIES = ("examples", "web")
+# Programs that not every machine has.
+OPTIONAL_PROGRAMS = ("curl", "node", "npm")
+
+
+class Skip(Exception):
+    """This machine cannot build what the rest of the page needs."""
+
+
+class Walk:
+    """One walk: its folder, the environment of its commands, and what runs."""
+
+    def __init__(self, folder: str, binary: pathlib.Path, venv: str | None) -> None:
+        self.folder = pathlib.Path(folder)
+        self.binary = binary
+        self.venv = venv and pathlib.Path(venv).resolve()
         # Counts of answers outlive an adapter host: not beyond this walk.
-        environment["XDG_STATE_HOME"] = str(pathlib.Path(folder, ".state"))
+        self.environment = dict(
+            os.environ,
+            PATH=f"{binary.parent}:{os.environ['PATH']}",
+            XDG_STATE_HOME=str(self.folder / ".state"),
+        )
+        self.running: dict[str, Server] = {}
+
+    def link_checkout(self) -> None:
+        """Makes links to what the commands use of the checkout."""
+        for entry in CHECKOUT_ENTRIES:
+            (self.folder / entry).symlink_to(CHECKOUT / entry)
+
+    def take_line(self, line: str) -> None:
+        """Runs a line of the page, unless this machine lacks its program."""
+        command, remark = split_remark(line)
+        program = command.split()[0]
+        if program in OPTIONAL_PROGRAMS and not shutil.which(program):
+            print(f"skipped: no {program}: {command}", flush=True)
+        elif remark[0] == "once" and self.venv:
+            print(f"walk: not run without a wheel: {command}", flush=True)
+        else:
+            print("$", command, flush=True)
+            step(command, remark, self)
+        if program == ".":
+            self.activate(command.split()[1])
+
+    def activate(self, script: str) -> None:
+        """Does for later lines what activating an environment does for those of a terminal."""
+        folder = (self.folder / script).parent
+        self.environment["PATH"] = f"{folder}:{self.environment['PATH']}"
+        if self.venv:
+            packages = self.folder / ".packages"
+            link = [sys.executable, str(CHECKOUT / "tests/python/checkout_package.py")]
+            subprocess.run([*link, str(self.binary), str(packages)], check=True)
+            (site,) = folder.parent.glob("lib/python*/site-packages")
+            (installed,) = self.venv.glob("lib/python*/site-packages")
+            (site / "walk.pth").write_text(f"{packages}\n{installed}\n")
+            print(f"walk: the environment has the packages of {self.venv.name} and of the checkout")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("binary")
+    parser.add_argument("page", nargs="?", default=str(CHECKOUT / "README.md"))
+    parser.add_argument("--without-wheel", metavar="VENV")
+    arguments = parser.parse_args()
+    page = pathlib.Path(arguments.page)
+    title, blocks = read_blocks(page.read_text())
+    check_blocks(page.name, blocks)
+    lines = [line for block in blocks for line in block]
+    first = count_preparations(lines)
+    with tempfile.TemporaryDirectory() as folder:
+        walk = Walk(folder, pathlib.Path(arguments.binary).resolve(), arguments.without_wheel)
+        if title == "## Start":
+            walk.link_checkout()
+        reason = None
         try:
-            for line in (line for block in blocks for line in block):
-                command, remark = split_remark(line)
-                if command.startswith("curl ") and not shutil.which("curl"):
-                    print("skipped: no curl:", command, flush=True)
-                    continue
-                print("$", command, flush=True)
-                step(command, remark, folder, environment, running)
+            for line in lines[:first]:
+                walk.take_line(line)
+            if not has_own_loopback():
+                check_ports(blocks)
+            for line in lines[first:]:
+                walk.take_line(line)
+        except Skip as skip:
+            reason = skip
         finally:
-            ends = [end(process) for process in running.values()]
+            ends = [end(process) for process in walk.running.values()]
     if any(ends):
         sys.exit(f"walk: a command did not end with status 0 on SIGTERM: {ends}")
-    print(f"walk: every line of {page.name} did what it says")
+    if reason:
+        print(f"skipped: the rest of {page.name}: {reason}")
+    else:
+        print(f"walk: every line of {page.name} did what it says")
 
 
-def read_blocks(text: str) -> list[list[str]]:
-    """The code of the section: one list for each block, continued lines joined, comments and blank lines left out."""
-    title = "## Five-minute start" if "## Five-minute start" in text else "## The walk"
-    section = text.split(title, 1)[1].split("\n## ", 1)[0]
+def read_blocks(text: str) -> tuple[str, list[list[str]]]:
+    """The section's title and its code: one list for each block, continued lines joined, comments and blank lines left
+    out.
+    """
+    title = next(title for title in TITLES if f"\n{title}\n" in text)
+    section = text.split(f"\n{title}\n", 1)[1].split("\n## ", 1)[0]
     blocks: list[list[str]] = [[]]
     for line in section.replace("\\\n", " ").splitlines():
         if line.startswith("    "):
@@ -84,7 +164,7 @@ def read_blocks(text: str) -> list[list[str]]:
                 blocks[-1].append(line.strip())
         elif line.strip():
             blocks.append([])
-    return [block for block in blocks if block]
+    return title, [block for block in blocks if block]
 
 
 def check_blocks(name: str, blocks: list[list[str]]) -> None:
@@ -106,6 +186,13 @@ def check_blocks(name: str, blocks: list[list[str]]) -> None:
             ports[listen] = line
 
 
+def count_preparations(lines: list[str]) -> int:
+    """How many lines there are up to the last that builds or installs something, which may need the network."""
+    return max(
+        (n for n, line in enumerate(lines, 1) if split_remark(line)[1][0] == "once"), default=0
+    )
+
+
 def split_remark(line: str) -> tuple[str, tuple[str, str]]:
     """A line without its remark, and the remark as its kind and its words."""
     command, _, remark = line.partition("  # ")
@@ -114,7 +201,7 @@ def split_remark(line: str) -> tuple[str, tuple[str, str]]:
 
 
 def is_long_running(words: list[str]) -> bool:
-    if "--print-config-digest" in words:
+    if "--print-config-digest" in words or "--" in words:
         return False
     return words[1] in LONG_RUNNING or words[1:3] in LONG_RUNNING_PAIRS
 
@@ -157,13 +244,9 @@ def check_ports(blocks: list[list[str]]) -> None:
                     )
 
 
-def step(
-    command: str,
-    remark: tuple[str, str],
-    folder: str,
-    environment: dict[str, str],
-    running: dict[str, Server],
-) -> None:
+def step(command: str, remark: tuple[str, str], walk: Walk) -> None:
+    folder = CHECKOUT if remark[0] == "once" else walk.folder
+    environment = walk.environment
     wanted = {"refused": 1, "impossible": 2}.get(remark[0], 0)
     parts = command.split(" && ")
     for part in parts[:-1]:
@@ -173,7 +256,7 @@ def step(
     last = parts[-1]
     words = last.split()
     if words[0] == "confide" and is_long_running(words) and not wanted:
-        running[listen_address(words)] = start(last, folder, environment)
+        walk.running[listen_address(words)] = start(last, folder, environment)
         return
     for _ in range(QUESTIONS if "/v1/chat/completions" in last and words[0] == "curl" else 1):
         done = subprocess.run(
@@ -183,9 +266,12 @@ def step(
             env=environment,
             capture_output=True,
             text=True,
-            timeout=COMMAND_SECONDS,
+            timeout=BUILD_SECONDS if remark[0] == "once" else COMMAND_SECONDS,
         )
         print((done.stdout + done.stderr)[-600:])
+        skips = re.findall(r"^skipped: .*", done.stdout, re.M)
+        if remark[0] == "once" and (skips or done.returncode == 3):
+            raise Skip(skips[0] if skips else done.stderr.strip())
         check_outcome(words, remark, wanted, done)
 
 
@@ -206,6 +292,8 @@ def check_outcome(
         return
     if done.returncode != wanted:
         sys.exit(f"walk: wanted status {wanted}, got {done.returncode}")
+    if remark[0] == "refused" and remark[1] not in done.stdout + done.stderr:
+        sys.exit(f"walk: wanted an output with `{remark[1]}`")
     if words[:2] == ["curl", "-N"]:
         if "data: [DONE]" not in done.stdout:
             sys.exit("walk: wanted a streamed answer that ends in data: [DONE]")
@@ -226,7 +314,7 @@ def check_outcome(
         sys.exit(f"walk: wanted an answer with `{remark[1]}`, got `{text}`")
 
 
-def start(command: str, folder: str, environment: dict[str, str]) -> Server:
+def start(command: str, folder: pathlib.Path, environment: dict[str, str]) -> Server:
     process = subprocess.Popen(
         "exec " + command, shell=True, cwd=folder, env=environment, stdout=subprocess.PIPE
     )

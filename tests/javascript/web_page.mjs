@@ -4,12 +4,12 @@
 //
 // Ends 0 when all checks of the page hold.
 
-import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import net from 'node:net';
-import { tmpdir } from 'node:os';
 import { extname, join } from 'node:path';
+
+import { showPage } from './chromium.mjs';
 
 const [chromium, setupFile] = process.argv.slice(2);
 const setup = JSON.parse(readFileSync(setupFile, 'utf8'));
@@ -19,10 +19,6 @@ const TYPES = {
   '.html': 'text/html', '.js': 'text/javascript', '.mjs': 'text/javascript', '.json': 'application/json',
   '.wasm': 'application/wasm', '.toml': 'text/plain',
 };
-const FLAGS = [
-  '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
-  '--disable-component-update', '--disable-sync',
-];
 
 /** The gateway to which the tunnel's one target leads just now. */
 let gateway = setup.key;
@@ -61,14 +57,8 @@ const reported = new Promise((resolve, reject) => {
   server.listen(setup.page, '127.0.0.1');
 });
 
-const profile = mkdtempSync(join(tmpdir(), 'confide-web-'));
-const browser = spawn(chromium, [...FLAGS, `--user-data-dir=${profile}`, `http://localhost:${setup.page}/`], {
-  // A group of its own, so that the browser's children end with it.
-  detached: true,
-  stdio: 'ignore',
-});
 try {
-  const { passed = [], error } = await reported;
+  const { passed = [], error } = await showPage(chromium, `http://localhost:${setup.page}/`, reported);
   for (const name of passed) console.log(`web: in Chromium: ${name}`);
   if (error) throw new Error(error);
   process.exitCode = 0;
@@ -76,10 +66,4 @@ try {
   console.error(`web: in Chromium: ${error.message}`);
   process.exitCode = 1;
 }
-const gone = new Promise((resolve) => { browser.once('exit', resolve); });
-if (browser.exitCode === null) {
-  process.kill(-browser.pid, 'SIGKILL');
-  await gone;
-}
-rmSync(profile, { recursive: true, force: true, maxRetries: 20 });
 process.exit();

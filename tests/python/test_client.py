@@ -30,8 +30,8 @@ from typing import Any
 import httpx
 import httpx2
 import openai
+from checkout_package import CHECKOUT, link_package
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 QUESTION = [{"role": "user", "content": "What does protection cost?"}]
 ASK = {"model": "sim", "messages": QUESTION, "max_tokens": 12, "seed": 3}
 BINARY = Path(
@@ -39,19 +39,8 @@ BINARY = Path(
 ).resolve()
 
 
-def link_package(folder: Path) -> None:
-    """Puts the package of the checkout and the library that cargo built into one folder."""
-    package = folder / "confide"
-    package.mkdir()
-    for entry in (CHECKOUT / "python/confide").iterdir():
-        if not entry.name.startswith("_native.abi3"):
-            (package / entry.name).symlink_to(entry)
-    library = os.environ.get("CONFIDE_NATIVE", str(BINARY.with_name("lib_native.so")))
-    shutil.copy(library, package / "_native.abi3.so")
-
-
 PACKAGE = tempfile.TemporaryDirectory()
-link_package(Path(PACKAGE.name))
+link_package(BINARY, Path(PACKAGE.name))
 sys.path.insert(0, PACKAGE.name)
 
 import confide  # noqa: E402
