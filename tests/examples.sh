@@ -127,6 +127,7 @@ try_node() {
   try_page
 }
 if [ "$all" = --all ]; then
+  export LITELLM_LOCAL_MODEL_COST_MAP=True
   langchain=(.venv-examples tests/python/requirements-examples.txt "langchain_openai, litellm")
   try_python LangChain "${langchain[@]}" examples/python/chat_langchain.py
   try_python LiteLLM "${langchain[@]}" examples/python/chat_litellm.py

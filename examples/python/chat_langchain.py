@@ -40,4 +40,4 @@ try:
     print("answer:", chain.invoke({"subject": "confide"}))
     asyncio.run(stream())
 except confide.AttestationError as error:
-    sys.exit(f"refused: check {error.check}: {error}\nhint: {error.hint}")
+    sys.exit(f"refused: check {error.check}: {error}")

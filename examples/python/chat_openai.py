@@ -24,7 +24,7 @@ try:
     # The first request opens a connection and judges its evidence before it is sent.
     model = client.models.list().data[0].id
 except confide.AttestationError as error:
-    sys.exit(f"refused: check {error.check}: {error}\nhint: {error.hint}")
+    sys.exit(f"refused: check {error.check}: {error}")
 
 answer = client.chat.completions.with_raw_response.create(
     model=model, messages=question, max_tokens=24
