@@ -141,10 +141,10 @@ python: unit $(VENV)/ready  ## the openai package and curl against the server, a
 	CONFIDE_BIN=$(DEBUG) $(VENV)/bin/python tests/python/test_openai.py
 	CONFIDE_BIN=$(DEBUG) $(VENV)/bin/python tests/python/test_client.py
 
-examples: unit $(VENV)/ready  ## the programs in examples/ with openai, curl and MCP, and what each refuses
+examples: web $(VENV)/ready  ## the programs in examples/, and what each refuses (those for Node are skipped without WebAssembly)
 	tests/examples.sh $(DEBUG) $(VENV)/bin/python
 
-examples-all: build $(VENV)/ready  ## all of them: also LangChain, LiteLLM, LlamaIndex, Node, a page (1 GB; skipped where they cannot be had)
+examples-all: build $(VENV)/ready  ## the same with LangChain, LiteLLM and LlamaIndex (1 GB; skipped where they cannot be had)
 	$(if $(filter dev,$(PROFILE)),,cargo build --release --locked -p confide-python)
 	tests/examples.sh $(BINARY) $(VENV)/bin/python --all
 

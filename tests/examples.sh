@@ -4,8 +4,8 @@
 # has sent a request. All evidence is simulated.
 # Usage: tests/examples.sh CONFIDE PYTHON [--all]
 # PYTHON has the packages of tests/python/requirements.txt; the library of the Python package lies next to CONFIDE. With
-# --all also the programs for Node, a page, LangChain, LiteLLM and LlamaIndex, whose packages are installed (1 GB). What
-# cannot be had is skipped by name.
+# --all also LangChain, LiteLLM and LlamaIndex, whose packages are installed (1 GB). What cannot be had is skipped by
+# name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 confide=$(realpath "$1")
@@ -43,13 +43,13 @@ fail() {
   echo "examples: $1: $2: $(tail -n 20 "$work/said")" >&2
   exit 1
 }
-# ask NAME WORDS COMMAND...: the program ends with status 0 and prints these words, a regular expression.
-ask() {
-  local name=$1 words=$2
-  shift 2
+# expect NAME OUTCOME WORDS COMMAND...: the program ends with status 0 and prints these words, a regular expression.
+expect() {
+  local name=$1 outcome=$2 words=$3
+  shift 3
   timeout 120 "$@" </dev/null >"$work/said" 2>&1 || fail "$name" "wanted status 0, got $?"
   tr '\n' ' ' <"$work/said" | grep -qE "$words" || fail "$name" "wanted an output with $words"
-  echo "examples: $name: answered"
+  echo "examples: $name: $outcome"
 }
 # refuse NAME COMMAND...: the program ends with status 1 and names the check.
 refuse() {
@@ -64,19 +64,19 @@ refuse() {
 try_attested() {
   local name=$1 words=$2
   shift 2
-  ask "$name" "$words" "$@" "$(server words)" "$work/words.toml" "${more[@]}"
+  expect "$name" answered "$words" "$@" "$(server words)" "$work/words.toml" "${more[@]}"
   refuse "$name" "$@" "$(server other)" "$work/other.toml" "${more[@]}"
 }
 # try_connected GATEWAY NAME WORDS COMMAND...: a program beside `confide connect`.
 try_connected() {
   local gateway=$1 name=$2 words=$3
   shift 3
-  ask "$name" "$words" "$confide" connect "$(server "$gateway")" --policy "$work/$gateway.toml" -- "$@"
+  expect "$name" answered "$words" "$confide" connect "$(server "$gateway")" --policy "$work/$gateway.toml" -- "$@"
   refuse "$name" "$confide" connect "$(server other)" --policy "$work/other.toml" -- "$@"
 }
 
-# Twenty-four words of the simulated model, whole and streamed, which are the same for the same question.
-answers='answer: ([^ ]+ ){24}.*streamed: ([^ ]+ ){24}'
+# Twenty-four words of the simulated model, whole and streamed: the same for the same question.
+answers='answer: (([^ ]+ ){24})streamed: \1'
 verified='"guarantee": ?"none \(simulated\)".*'
 more=()
 try_attested "openai for Python" "$verified$answers" "$python" examples/python/chat_openai.py
@@ -89,17 +89,6 @@ else
   echo "skipped: curl: no curl"
 fi
 
-try_python() {
-  local framework=$1 venv=$2 requirements=$3 imports=$4 program=$5
-  local packages
-  packages=$(PIP_LOG=$work/pip tests/venv.sh "$venv" "$requirements" "$imports")
-  if [ -n "$packages" ]; then
-    more=(sim)
-    try_attested "$framework" "$answers" "$packages" "$program"
-  else
-    echo "skipped: $framework: the wheels of $requirements cannot be had: $(tail -n 1 "$work/pip")"
-  fi
-}
 try_page() {
   local chromium page
   chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome) ||
@@ -108,9 +97,9 @@ try_page() {
   start tunnel "$confide" tunnel --listen 127.0.0.1:0 --allow "$(read_ready words listen)" \
     --allow "$(read_ready other listen)" --allow-origin "http://localhost:$page"
   local visit=(node tests/javascript/example_page.mjs "$chromium" "$page")
-  ask "a page" 'is accepted. Guarantee: none \(simulated\) answer: ([^ ]+ ){24}' \
+  expect "a page" answered 'is accepted. Guarantee: none \(simulated\) answer: ([^ ]+ ){24}' \
     "${visit[@]}" "$work/words.toml" "$(server words)" "ws://$(read_ready tunnel listen)"
-  ask "a page, refused" '^Refused, check measurements: .* answer: $' \
+  expect "a page" "refused by the check measurements" '^Refused, check measurements: .* answer: +$' \
     "${visit[@]}" "$work/other.toml" "$(server other)" "ws://$(read_ready tunnel listen)"
 }
 try_node() {
@@ -126,14 +115,27 @@ try_node() {
   try_attested "openai for Node" "$verified$answers" node examples/node/chat_attested.mjs
   try_page
 }
+try_node
+
+# try_framework NAME VENV REQUIREMENTS IMPORTS PROGRAM
+try_framework() {
+  local framework=$1 venv=$2 requirements=$3 imports=$4 program=$5
+  local packages
+  packages=$(PIP_LOG=$work/pip tests/venv.sh "$venv" "$requirements" "$imports")
+  if [ -n "$packages" ]; then
+    more=(sim)
+    try_attested "$framework" "$answers" "$packages" "$program"
+  else
+    echo "skipped: $framework: the wheels of $requirements cannot be had: $(tail -n 1 "$work/pip")"
+  fi
+}
 if [ "$all" = --all ]; then
   export LITELLM_LOCAL_MODEL_COST_MAP=True
   langchain=(.venv-examples tests/python/requirements-examples.txt "langchain_openai, litellm")
-  try_python LangChain "${langchain[@]}" examples/python/chat_langchain.py
-  try_python LiteLLM "${langchain[@]}" examples/python/chat_litellm.py
-  try_python LlamaIndex .venv-llamaindex tests/python/requirements-llamaindex.txt llama_index.llms.openai_like \
+  try_framework LangChain "${langchain[@]}" examples/python/chat_langchain.py
+  try_framework LiteLLM "${langchain[@]}" examples/python/chat_litellm.py
+  try_framework LlamaIndex .venv-llamaindex tests/python/requirements-llamaindex.txt llama_index.llms.openai_like \
     examples/python/chat_llamaindex.py
-  try_node
 fi
 
 # The gateway that was refused has answered nobody: the only line of its log is that of a request made now.

@@ -31,7 +31,7 @@ chain = prompt | chat | StrOutputParser()
 async def stream() -> None:
     """Prints the pieces of an answer as they arrive."""
     print("streamed:", end=" ")
-    async for piece in chain.astream({"subject": "attestation"}):
+    async for piece in chain.astream({"subject": "confide"}):
         print(piece, end="", flush=True)
     print()
 
