@@ -82,6 +82,8 @@ class Walk:
             XDG_STATE_HOME=str(self.folder / ".state"),
         )
         self.running: dict[str, Server] = {}
+        # Lines that were not run.
+        self.left_out = 0
 
     def link_checkout(self) -> None:
         """Makes links to what the commands use of the checkout."""
@@ -94,8 +96,10 @@ class Walk:
         program = command.split()[0]
         if program in OPTIONAL_PROGRAMS and not shutil.which(program):
             print(f"skipped: no {program}: {command}", flush=True)
+            self.left_out += 1
         elif remark[0] == "once" and self.venv:
             print(f"walk: not run without a wheel: {command}", flush=True)
+            self.left_out += 1
         else:
             print("$", command, flush=True)
             step(command, remark, self)
@@ -148,7 +152,8 @@ def main() -> None:
     if reason:
         print(f"skipped: the rest of {page.name}: {reason}")
     else:
-        print(f"walk: every line of {page.name} did what it says")
+        but = f", but for {walk.left_out} that were not run" if walk.left_out else ""
+        print(f"walk: every line of {page.name} did what it says{but}")
 
 
 def read_blocks(text: str) -> tuple[str, list[list[str]]]:
