@@ -21,7 +21,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic agents prover zkvm-test zkvm-keys test style python-style unit no-std web page web-provider guests programs vectors python examples examples-all wheel sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic agents prover zkvm-test zkvm-keys test style python-style unit no-std web page web-provider guests programs vectors python examples examples-all transport-cost wheel sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -148,6 +148,10 @@ examples-all: build $(VENV)/ready  ## the same with LangChain, LiteLLM and Llama
 	$(if $(filter dev,$(PROFILE)),,cargo build --release --locked -p confide-python)
 	tests/examples.sh $(BINARY) $(VENV)/bin/python --all
 
+transport-cost: build $(VENV)/ready  ## what the Python package costs per request, next to plain httpx2
+	cargo build --release --locked -p confide-python
+	$(VENV)/bin/python tests/python/transport_cost.py $(BINARY)
+
 wheel: build  ## dist/*.whl: the Python package with its native part and the program (docs/python.md)
 	tests/wheel.sh $(abspath $(BINARY))
 
@@ -246,6 +250,7 @@ long: build prover seal walk wheel  ## what CI has no time for: the release buil
 	$(MAKE) ehbp-peers
 	$(MAKE) agents
 	$(MAKE) examples-all
+	$(MAKE) transport-cost
 	cargo test --release --locked -p confide-native -- --ignored
 	@# Clippy checks all of OpenVM anew: minutes that CI does not have.
 	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo clippy --release --locked --all-targets -- -D warnings
