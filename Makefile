@@ -149,7 +149,7 @@ examples-all: build $(VENV)/ready  ## the same with LangChain, LiteLLM and Llama
 	tests/examples.sh $(BINARY) $(VENV)/bin/python --all
 
 transport-cost: build $(VENV)/ready  ## what the Python package costs per request, next to plain httpx2
-	cargo build --release --locked -p confide-python
+	$(if $(filter dev,$(PROFILE)),,cargo build --release --locked -p confide-python)
 	$(VENV)/bin/python tests/python/transport_cost.py $(BINARY)
 
 wheel: build  ## dist/*.whl: the Python package with its native part and the program (docs/python.md)
