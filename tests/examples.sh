@@ -14,9 +14,6 @@ all=${3:-}
 
 source tests/processes.sh
 
-free_port() {
-  "$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
-}
 # start_gateway NAME UPSTREAM: its requests are logged in NAME.access, its policy is NAME.toml.
 start_gateway() {
   start "$1" "$confide" gateway --listen 127.0.0.1:0 --upstream "$2" --simulate "$work/attester" \

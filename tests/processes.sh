@@ -26,3 +26,8 @@ start() {
 read_ready() {
   python3 -c 'import json, sys; print(json.loads(open(sys.argv[1]).readline())[sys.argv[2]])' "$work/$1" "$2"
 }
+
+# free_port: a port of 127.0.0.1 that nothing uses just now.
+free_port() {
+  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}

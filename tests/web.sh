@@ -31,9 +31,6 @@ port() {
   read_ready "$1" listen | sed 's/.*://'
 }
 
-free_port() {
-  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
-}
 recorder=$(free_port)
 page=$(free_port)
 "$confide" attest --simulate tdx --out "$work/attester" >"$work/attest"
