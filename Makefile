@@ -280,5 +280,5 @@ cxx:
 
 clean:  ## remove what was built
 	cargo clean
-	rm -rf $(SP1_TARGET) $(VENV) .venv-seal .venv-statistics .venv-guidellm .venv-aiperf .venv-foreign .venv-kernels .venv-worker .venv-style .venv-tls .venv-wheel .venv-examples .venv-llamaindex examples/node/node_modules \
+	rm -rf $(SP1_TARGET) $(VENV) .venv-seal .venv-statistics .venv-guidellm .venv-aiperf .venv-foreign .venv-kernels .venv-worker .venv-style .venv-tls .venv-wheel .venv-examples .venv-llamaindex .venv-start examples/node/node_modules \
 	  bench-out dist

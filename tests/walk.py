@@ -9,7 +9,7 @@ with status 0 on SIGTERM. A line marked `# refused` must end with status 1, one 
 after `# refused: ` must be in its output.
 
 A "Start" is a walk in a checkout: the folder has links to `examples` and `web`. An environment that is activated
-(`. venv/bin/activate`) serves every later line. A line marked `# once` builds or installs something and is run in the
+(`. FOLDER/bin/activate`) serves every later line. A line marked `# once` builds or installs something and is run in the
 checkout itself, with the network of the machine. Where it says that this machine cannot build that (`skipped: …`, or
 status 3), the walk ends there and says so.
 

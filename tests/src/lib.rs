@@ -26,7 +26,8 @@ pub fn files_under(folder: &str, endings: &[&str]) -> Vec<PathBuf> {
 }
 
 fn collect(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
-    const NOT_OURS: &[&str] = &[".git", "artifacts", "bench-out", "corpus", "dist", "target"];
+    const NOT_OURS: &[&str] =
+        &[".git", "artifacts", "bench-out", "corpus", "dist", "node_modules", "target"];
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let (path, name) = (entry.path(), entry.file_name());
