@@ -7,7 +7,7 @@ import { join } from 'node:path';
 
 const COMMAND_MS = 30_000;
 const POLL_MS = 50;
-export const FLAGS = [
+const FLAGS = [
   '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
   '--disable-component-update', '--disable-sync', '--hide-scrollbars',
 ];
@@ -75,6 +75,17 @@ export class Browser {
       await gone;
     }
     rmSync(this.#profile, { recursive: true, force: true, maxRetries: 20 });
+  }
+}
+
+/** Opens `url` and waits for `report`, a promise; gives its value when the browser and its children have ended. */
+export async function showPage(chromium, url, report) {
+  const browser = new Browser(chromium);
+  try {
+    await browser.open(url);
+    return await report;
+  } finally {
+    await browser.close();
   }
 }
 

@@ -8,7 +8,7 @@ import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { extname } from 'node:path';
 
-import { showPage } from './chromium.mjs';
+import { showPage } from './browser.mjs';
 
 const [chromium, port, policy, server, tunnel] = process.argv.slice(2);
 const checkout = new URL('../../', import.meta.url);

@@ -9,7 +9,7 @@ import { createServer } from 'node:http';
 import net from 'node:net';
 import { extname, join } from 'node:path';
 
-import { showPage } from './chromium.mjs';
+import { showPage } from './browser.mjs';
 
 const [chromium, setupFile] = process.argv.slice(2);
 const setup = JSON.parse(readFileSync(setupFile, 'utf8'));
