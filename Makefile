@@ -229,13 +229,14 @@ soak: tools  ## store, service and clock fail for SOAK_SECONDS; `make test` does
 	CONFIDE_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --locked -p confide-appraiser --test soak -- \
 	  --nocapture
 
-walk: build prover $(VENV)/ready  ## runs what the README and four guides say, command by command
+walk: build prover $(VENV)/ready  ## runs what the README and five guides say, command by command
 	python3 tests/walk.py $(BINARY)
 	python3 tests/walk.py $(BINARY) docs/start.md
 	python3 tests/walk.py $(BINARY) docs/notary.md
 	@# A wheel is a release build: without one, the package of the checkout takes its place, and the walk says so.
 	python3 tests/walk.py $(BINARY) docs/python.md $(if $(filter dev,$(PROFILE)),--without-wheel $(VENV))
 	python3 tests/walk.py $(BINARY) docs/web.md
+	PATH=$$PATH:/usr/local/go/bin python3 tests/walk.py $(BINARY) docs/go.md
 
 long: build prover seal walk wheel  ## what CI has no time for: the release build, ten minutes of fuzzing a parser, the full suites
 	tests/fuzz.sh 600

@@ -66,11 +66,11 @@ func newClient(t *testing.T, options confide.Options) *confide.Client {
 	return client
 }
 
-const chat = `{"model": "sim", "stream": %t, "max_tokens": 12, "messages": [{"role": "user", "content": "What is it?"}]}`
+const chat = `{"model": "sim", "stream": %t, "max_tokens": %d, "messages": [{"role": "user", "content": "What is it?"}]}`
 
-func post(t *testing.T, client *http.Client, address string, stream bool) *http.Response {
+func post(t *testing.T, client *http.Client, address string, stream bool, tokens int) *http.Response {
 	t.Helper()
-	body := strings.NewReader(fmt.Sprintf(chat, stream))
+	body := strings.NewReader(fmt.Sprintf(chat, stream, tokens))
 	answer, err := client.Post("https://"+address+"/v1/chat/completions", "application/json", body)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestAChatAndAStreamedChatOverEachBinding(t *testing.T) {
 	setup := readSetup(t)
 	for name, binding := range map[string]string{"key": "key", "session": "session", "snp": "session"} {
 		client := newClient(t, confide.Options{Policy: setup.policy(t, name), Binding: binding}).HTTPClient()
-		answer := post(t, client, setup.address(name), false)
+		answer := post(t, client, setup.address(name), false, 12)
 		var read struct {
 			Choices []struct{ Message struct{ Content string } }
 		}
@@ -101,7 +101,7 @@ func TestAChatAndAStreamedChatOverEachBinding(t *testing.T) {
 			t.Errorf("%s: %+v", name, verified)
 		}
 		events := 0
-		for lines := bufio.NewScanner(post(t, client, setup.address(name), true).Body); lines.Scan(); {
+		for lines := bufio.NewScanner(post(t, client, setup.address(name), true, 12).Body); lines.Scan(); {
 			if strings.HasPrefix(lines.Text(), "data: ") {
 				events++
 			}
@@ -198,7 +198,7 @@ func TestAConnectionWithOldEvidenceTakesNoFurtherRequest(t *testing.T) {
 	for _, row := range []struct {
 		age   time.Duration
 		dials int32
-	}{{time.Hour, 1}, {time.Millisecond, 3}} {
+	}{{time.Hour, 1}, {200 * time.Millisecond, 3}} {
 		var dials atomic.Int32
 		client := newClient(t, confide.Options{
 			Policy: setup.policy(t, "key"), EvidenceAge: row.age,
@@ -209,7 +209,7 @@ func TestAConnectionWithOldEvidenceTakesNoFurtherRequest(t *testing.T) {
 		}).HTTPClient()
 		for range 3 {
 			// The answer takes longer than the evidence may be old, and comes to its end.
-			answer := post(t, client, setup.address("key"), true)
+			answer := post(t, client, setup.address("key"), true, 80)
 			read, err := io.ReadAll(answer.Body)
 			if err != nil || !strings.Contains(string(read), "data: [DONE]") {
 				t.Fatalf("%s: %q, %v", row.age, read, err)

@@ -8,7 +8,7 @@ terminal: a long-running command is the last of its block, prints its ready line
 with status 0 on SIGTERM. A line marked `# refused` must end with status 1, one marked `# impossible` with 2; words
 after `# refused: ` must be in its output.
 
-A "Start" is a walk in a checkout: the folder has links to `examples` and `web`. An environment that is activated
+A "Start" is a walk in a checkout: the folder has links to `examples`, `go` and `web`. An environment that is activated
 (`. FOLDER/bin/activate`) serves every later line. A line marked `# once` builds or installs something and is run in the
 checkout itself, with the network of the machine. Where it says that this machine cannot build that (`skipped: …`, or
 status 3), the walk ends there and says so.
@@ -59,7 +59,7 @@ QUESTIONS = 4
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 TITLES = ("## Five-minute start", "## The walk", "## Start")
 # What the folder of a "Start" has of the checkout.
-CHECKOUT_ENTRIES = ("examples", "web")
+CHECKOUT_ENTRIES = ("examples", "go", "web")
 # Programs that not every machine has.
 OPTIONAL_PROGRAMS = ("curl", "node", "npm")
 
