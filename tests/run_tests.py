@@ -14,15 +14,33 @@ import tomllib
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 # The longest ones first, so that none is left over at the end.
-LONGEST = ["peers", "tunnel", "worker", "interruption", "export", "prove_real", "features", "known_timing", "tsm"]
+LONGEST = [
+    "peers",
+    "tunnel",
+    "worker",
+    "interruption",
+    "export",
+    "prove_real",
+    "features",
+    "known_timing",
+    "tsm",
+]
 # A program that is silent for so long hangs.
 DEADLINE_S = 900
 
 
-def build_tests() -> list[dict]:
-    command = ["cargo", "test", "--workspace", "--locked", "--no-run", "--message-format=json-render-diagnostics"]
+def build_tests() -> list[dict[str, Any]]:
+    command = [
+        "cargo",
+        "test",
+        "--workspace",
+        "--locked",
+        "--no-run",
+        "--message-format=json-render-diagnostics",
+    ]
     built = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if built.returncode != 0:
         sys.exit(built.returncode)
@@ -31,19 +49,19 @@ def build_tests() -> list[dict]:
     return [it for it in artifacts if it["profile"]["test"] and it["executable"]]
 
 
-def position(artifact: dict) -> tuple:
+def position(artifact: dict[str, Any]) -> tuple[int, str]:
     name = artifact["target"]["name"]
     return (LONGEST.index(name) if name in LONGEST else len(LONGEST), artifact["executable"])
 
 
 def read_version(manifest: Path) -> str:
     version = tomllib.loads(manifest.read_text())["package"]["version"]
-    if isinstance(version, str):
-        return version
-    return tomllib.loads(Path("Cargo.toml").read_text())["workspace"]["package"]["version"]
+    if isinstance(version, dict):
+        version = tomllib.loads(Path("Cargo.toml").read_text())["workspace"]["package"]["version"]
+    return str(version)
 
 
-def run_program(artifact: dict) -> tuple[str, int, float, bytes]:
+def run_program(artifact: dict[str, Any]) -> tuple[str, int, float, bytes]:
     """The program's name, exit status, seconds and output; as cargo runs it."""
     manifest = Path(artifact["manifest_path"])
     environment = {
