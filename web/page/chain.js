@@ -31,7 +31,7 @@ export const STEPS = [
     about: 'Whether the program that was started is one that your policy names, and its memory is closed to the host.',
     deciding: ['measurements', 'debug'],
     checks: ['attributes', 'guest_policy', 'vmpl'],
-    open: 'The source that it was built from is not evaluated: evidence names bytes. Whoever wrote the policy has to '
+    open: 'The source that it was built from is not evaluated: evidence names bytes. The author of the policy has to '
       + 'have built the program from its source, or to trust somebody who has.',
   },
   {
