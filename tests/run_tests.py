@@ -6,10 +6,13 @@ Cargo runs one program after the other. What a program printed is shown as a who
 """
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import tomllib
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -28,8 +31,12 @@ LONGEST = [
     "known_timing",
     "tsm",
 ]
-# A program that is silent for so long hangs.
+# A program that has not ended by then hangs: the longest takes four minutes, most of which a peer is built.
 DEADLINE_S = 900
+
+
+# What runs now, for the one who interrupts.
+RUNNING: set[subprocess.Popen[bytes]] = set()
 
 
 def build_tests() -> list[dict[str, Any]]:
@@ -72,22 +79,37 @@ def run_program(artifact: dict[str, Any]) -> tuple[str, int, float, bytes]:
         "CARGO_PKG_VERSION": read_version(manifest),
     }
     began = monotonic()
-    try:
-        ran = subprocess.run(
+    # A file and no pipe: what a program leaves running in the background would keep a pipe open.
+    with tempfile.TemporaryFile() as output:
+        running = subprocess.Popen(
             [artifact["executable"]],
             cwd=manifest.parent,
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=output,
             stderr=subprocess.STDOUT,
-            timeout=DEADLINE_S,
-            check=False,
+            start_new_session=True,
         )
-        status, output = ran.returncode, ran.stdout
-    except subprocess.TimeoutExpired as late:
-        status, output = 124, (late.output or b"") + f"\nnot ended within {DEADLINE_S} s\n".encode()
+        RUNNING.add(running)
+        try:
+            status = running.wait(DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            output.write(f"\nnot ended within {DEADLINE_S} s\n".encode())
+            status = 124
+        finally:
+            RUNNING.discard(running)
+            end_group(running)
+            running.wait()
+        output.seek(0)
+        printed = output.read()
     name = f"{environment['CARGO_PKG_NAME']} {artifact['target']['src_path'].removeprefix(str(manifest.parent) + '/')}"
-    return name, status, monotonic() - began, output
+    return name, status, monotonic() - began, printed
+
+
+def end_group(program: subprocess.Popen[bytes]) -> None:
+    """Ends a program and its children, which are in its group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(program.pid, signal.SIGKILL)
 
 
 def main() -> int:
@@ -99,13 +121,19 @@ def main() -> int:
         sys.exit("no program of tests was built")
     failed = []
     with ThreadPoolExecutor(jobs) as pool:
-        for running in as_completed([pool.submit(run_program, it) for it in artifacts]):
-            name, status, seconds, output = running.result()
-            print(f"     Running {name} ({seconds:.1f} s)", flush=True)
-            sys.stdout.buffer.write(output)
-            sys.stdout.flush()
-            if status != 0:
-                failed.append(f"{name}: status {status}")
+        try:
+            for running in as_completed([pool.submit(run_program, it) for it in artifacts]):
+                name, status, seconds, output = running.result()
+                print(f"     Running {name} ({seconds:.1f} s)", flush=True)
+                sys.stdout.buffer.write(output)
+                sys.stdout.flush()
+                if status != 0:
+                    failed.append(f"{name}: status {status}")
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for program in list(RUNNING):
+                end_group(program)
+            raise
     print(f"{len(artifacts)} programs of tests, {len(failed)} failed", *failed, sep="\n  ")
     return 1 if failed else 0
 
