@@ -39,7 +39,7 @@ pub trait TlsSession: AsyncRead + AsyncWrite + Unpin {
     fn cipher_suite(&self) -> Option<CipherSuite>;
 }
 
-/// What the exchange derives from a session.
+/// A session from which the exchange derives its version, its exporter and the secret of renewals.
 pub(crate) trait ExchangeSession: TlsSession {
     fn exporter(&self, context: &[u8; CONTEXT_BYTES]) -> Result<[u8; 32], ChannelError> {
         let mut output = [0; 32];
