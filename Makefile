@@ -122,7 +122,7 @@ page: tools  ## the page for visitors, one file, with its SHA-256: web/dist
 web-provider: tools  ## the TLS provider in Rust alone against aws-lc-rs: each suite and group as client and as server
 	cd web && cargo fmt --all --check
 	@# In the same folder as the others: aws-lc-rs is not compiled a second time.
-	cd web && CARGO_TARGET_DIR=$(abspath $(TARGET)) $(LINTED) cargo test --locked -p confide-web
+	cd web && CARGO_TARGET_DIR=$(abspath $(TARGET)) $(LINTED) cargo test --locked -p confide-web --features plain
 
 guests:  ## rebuild the programs for the zkVM (needs rustc-web, cargo-web, rust-web-src, lld)
 	guests/build.sh

@@ -150,7 +150,7 @@ const WRITTEN: &[(&str, &str, &str, &str)] = &[
     (
         "excerpt of a receipt",
         "1",
-        "crates/disclosure/src/excerpt.rs",
+        "crates/transcript/src/excerpt.rs",
         "pub const EXCERPT_MAGIC: &[u8] = b\"confide excerpt v1\\n\";",
     ),
     (

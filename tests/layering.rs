@@ -40,7 +40,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/attestation-service", &["appraiser", "evidence", "http", "verifier"]),
     ("crates/client", &["appraiser", "channel", "encrypted-body", "evidence", "http", "verifier"]),
     ("crates/pccs", &["collateral", "evidence", "http"]),
-    ("crates/verification", &["appraiser", "disclosure", "evidence", "receipt", "verifier"]),
+    ("crates/verification", &["evidence", "receipt", "transcript", "verifier"]),
     (
         "crates/gateway",
         &["channel", "encrypted-body", "evidence", "http", "receipt", "transcript", "weights"],

@@ -65,6 +65,8 @@ export interface Verification {
   claimed_guarantee: string | null;
   /** Unix seconds after which the claims or endorsements have expired. */
   not_after: number;
+  /** The same in UTC. */
+  not_after_utc: string;
   checks: Check[];
 }
 
@@ -109,7 +111,10 @@ export interface ReceiptFiles {
 
 /** The verdict on a receipt, with the names of `confide verify receipt --json`. */
 export interface ReceiptVerdict {
-  outcome: 'accepted' | 'rejected';
+  /** `error` if the documents do not suffice for a judgement. */
+  outcome: 'accepted' | 'rejected' | 'error';
+  /** What an acceptance covers: `platform` if the policy pins no program or no configuration. */
+  scope: 'workload' | 'platform';
   /** The name of the refusal (docs/receipts.md, "Verification"). */
   refused: string | null;
   reason: string | null;
@@ -118,6 +123,8 @@ export interface ReceiptVerdict {
   answer_cut: boolean;
   /** The receipt without its signature, once that was found valid. */
   receipt: Record<string, unknown> | null;
+  /** The verdict on the evidence of the report. */
+  evidence: Record<string, unknown> | null;
 }
 
 /**

@@ -126,7 +126,8 @@ function keepAtEnd(change) {
 
 function showReceipt(files, verdict, policy, isSimulated) {
   const isAccepted = verdict.outcome === 'accepted';
-  const label = isSimulated ? ' (SIMULATED)' : '';
+  const scope = verdict.scope === 'platform' ? ' (platform only: your policy pins no configuration)' : '';
+  const label = scope + (isSimulated ? ' (SIMULATED)' : '');
   const summary = isAccepted
     ? `✓ Receipt: signed by the attested gateway for exactly this request and answer${label}`
     : `✕ Receipt refused (${verdict.refused}): ${verdict.reason}`;

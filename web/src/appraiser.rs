@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use confide_channel::Binding;
 use confide_evidence::{Appraise, EvidenceKind, ParseError, PresentedEvidence, detect_kind};
+use confide_verification::describe_appraisal;
 use confide_verifier::{
     Appraised, BindingLevel, DangerousScope, Endorsements, Evidence, Outcome, Policy, PolicyError,
     Rejection, RootKind, Scope, UnixTime, appraise, is_simulated_certificate, snp,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::crypto::RustCrypto;
 
@@ -153,22 +154,9 @@ impl PeerAppraisal {
 
     /// The verdict with the names that `confide connect` prints.
     pub fn to_json(&self) -> Value {
-        let mut verdict = self.verdict.to_json();
-        let mut take = |name: &str| verdict[name].take();
-        let claims = take("claims");
-        json!({
-            "guarantee": self.guarantee(),
-            "simulated": self.simulated,
-            "scope": take("scope"),
-            "root": take("root"),
-            "tcb_status": take("tcb_status"),
-            "advisories": take("advisories"),
-            "config_digest": claims["config_digest"],
-            "weights": claims["weights"],
-            "claimed_guarantee": claims["guarantee"],
-            "not_after": self.not_after(),
-            "checks": take("checks"),
-        })
+        let mut document = describe_appraisal(&self.verdict, self.simulated);
+        document["guarantee"] = self.guarantee().into();
+        document
     }
 }
 

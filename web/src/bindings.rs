@@ -6,6 +6,8 @@ use std::{
 };
 
 use confide_channel::Binding;
+use confide_verification::{ReceiptInput, ReceiptRules};
+use confide_verifier::Policy;
 use hyper::{Response, body::Incoming};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
@@ -13,6 +15,7 @@ use wasm_bindgen_futures::spawn_local;
 use crate::{
     appraiser::PolicyAppraiser,
     carrier::{Carrier, CarrierHost, carrier},
+    crypto::RustCrypto,
     error::WebError,
     session::{self, Session, WebRequest},
 };
@@ -23,6 +26,25 @@ fn to_js(error: WebError) -> JsValue {
 
 fn unix_seconds() -> u64 {
     (js_sys::Date::now() / 1000.0) as u64
+}
+
+/// Judges a receipt by a policy in TOML, now. Returns the verdict as JSON.
+#[wasm_bindgen(js_name = judgeReceipt)]
+pub fn judge_receipt(
+    policy: &str,
+    report: Vec<u8>,
+    receipt: Vec<u8>,
+    request: Vec<u8>,
+    response: Vec<u8>,
+) -> Result<String, JsValue> {
+    let policy = Policy::from_toml(policy)
+        .map_err(|error| to_js(WebError::Usage(format!("policy: {error}"))))?;
+    let (request, response) = (Some(request), Some(response));
+    let files = ReceiptInput { report, receipt, request, response, ..ReceiptInput::default() };
+    let rules =
+        ReceiptRules { policy, nonce: None, at: unix_seconds(), skips_configuration: false };
+    let verdict = confide_verification::judge_receipt(&files, &rules, &RustCrypto);
+    Ok(verdict.to_json().to_string())
 }
 
 /// A policy with which servers are judged.

@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use confide_channel::{ChannelError, ErrorOrigin};
+use confide_verification::{OptionStyle, hint_for_check};
 use serde_json::{Value, json};
 
 use crate::appraiser::AppraisalError;
@@ -59,7 +60,7 @@ impl WebError {
             "kind": self.kind(),
             "message": message,
             "check": check,
-            "hint": check.map(hint_for_check),
+            "hint": check.map(|check| hint_for_check(check, OptionStyle::Member)),
             "verification": rejection.map_or(Value::Null, AppraisalError::to_json),
         })
     }
@@ -83,33 +84,6 @@ fn error_chain(error: &dyn Error) -> String {
 fn failed_check(error: &ChannelError) -> Option<&str> {
     let appraised = || error.rejection::<AppraisalError>().map(AppraisalError::failed_check);
     error.failed_check().or_else(appraised)
-}
-
-/// What to do after a failed check.
-fn hint_for_check(check: &str) -> &'static str {
-    match check {
-        "root" => {
-            "the evidence does not lead to a root of the policy; simulated evidence needs its own \
-             policy.toml"
-        }
-        "config_digest" => {
-            "the server's configuration is not one that the policy pins: it may send prompts \
-             elsewhere"
-        }
-        "scope" => {
-            "pin the server's configuration and program: `confide policy pin FILE --digest HEX` \
-             with its config_digest, and [workload] as `confide policy init` writes it; \
-             dangerous_scope = \"platform\" in the policy accepts any program"
-        }
-        "binding" => {
-            "the policy demands session binding: start the server with --binding session, and omit \
-             `binding` here"
-        }
-        "debug" => "the host can read the memory of a TEE in debug mode",
-        "collateral" => "give `collateral`, or let the gateway staple it",
-        "evidence" => "the server shows no readable evidence: check that it is an attested server",
-        _ => "nothing was sent to it",
-    }
 }
 
 #[cfg(test)]

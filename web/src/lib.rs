@@ -12,19 +12,13 @@ mod carrier;
 mod crypto;
 mod error;
 #[cfg(feature = "plain")]
+#[cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "the host calls its exports"))]
 mod plain;
 pub mod provider;
-mod receipts;
 mod session;
 
 pub use appraiser::{AppraisalError, PeerAppraisal, PolicyAppraiser};
 pub use carrier::{Carrier, CarrierHost, carrier};
 pub use crypto::RustCrypto;
 pub use error::WebError;
-#[cfg(all(target_arch = "wasm32", feature = "javascript"))]
-pub use receipts::judge_receipt_in_page;
-pub use receipts::{
-    ReceiptFiles, ReceiptRefusal, ReceiptVerdict, is_ed25519_signature, judge_receipt,
-    judge_receipt_of_keyset,
-};
 pub use session::{Session, WebRequest, next_piece, open};

@@ -311,7 +311,8 @@ fn describe_verification(
     binding: Binding,
     appraised: &PeerAppraisal,
 ) -> Value {
-    describe_connection(&ConnectionFacts { url, via, binding: binding.name() }, appraised)
+    let facts = ConnectionFacts { url, via, binding: binding.name() };
+    describe_connection(&facts, appraised.verdict(), appraised.is_simulated())
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 
 use std::{fmt::Write as _, path::Path};
 
-use confide_disclosure::{Direction, Excerpt, OpenedBody, Seed, Selector, TRANSCRIPT_BYTES_MAX};
+use confide_disclosure::{
+    Direction, Excerpt, OpenedBody, Seed, Selector, TRANSCRIPT_BYTES_MAX, open_body,
+};
 use confide_receipt::{Json, RECEIPT_BYTES_MAX};
 use confide_verification::{event_of, read_commitment};
 use zeroize::Zeroizing;
@@ -58,7 +60,7 @@ pub(crate) fn make_excerpt(
             CliError::new(format!("the receipt does not commit to the {name}"))
                 .with_hint(OPENABLE_HINT)
         })?;
-        OpenedBody::open(&seed, direction, &body, &commitment, wishes).map_err(CliError::new)
+        open_body(&seed, direction, &body, &commitment, wishes).map_err(CliError::new)
     };
     let request = open(Direction::Request, files.request)?;
     let response = open(Direction::Response, files.response)?;

@@ -1,42 +1,10 @@
-//! Parts of the bodies of a receipt, whose other parts stay hidden (`docs/receipts.md`, "Excerpts").
+//! Opens parts of the bodies of a receipt, as a holder names them (`docs/receipts.md`, "Excerpts").
 
 use confide_transcript::{
-    CommittedDirection, Direction, DirectionCommitment, FormatError, LengthOpening, OpeningError,
-    Reader, SALT_BYTES, Seed, ShownBytes, TranscriptError, TranscriptOpening, Writer,
+    CommittedDirection, Direction, DirectionCommitment, OpenedBody, Seed, TranscriptError,
 };
 
 use crate::name::Selector;
-
-/// The first bytes of every excerpt.
-pub const EXCERPT_MAGIC: &[u8] = b"confide excerpt v1\n";
-
-/// The greatest length of an excerpt: every chunk of two bodies of 16 MiB, with salts and nodes.
-pub const EXCERPT_BYTES_MAX: usize = 64 << 20;
-
-/// The greatest length of the receipt in an excerpt.
-const RECEIPT_BYTES_MAX: usize = 64 << 10;
-
-const FORMAT: &str = "an excerpt, version 1";
-
-/// A receipt that commits to two bodies, and openings of parts of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Excerpt {
-    /// The receipt with its signature, as the gateway gave it.
-    pub receipt: Vec<u8>,
-    /// The parts of the request's body.
-    pub request: OpenedBody,
-    /// The parts of the answer's body.
-    pub response: OpenedBody,
-}
-
-/// The parts of a body that are shown.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OpenedBody {
-    /// The shown bytes, if there are any.
-    pub bytes: Option<TranscriptOpening>,
-    /// The true length, if it is shown.
-    pub length: Option<LengthOpening>,
-}
 
 /// The reason why parts of a body cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -58,117 +26,44 @@ pub enum ExcerptError {
     },
 }
 
-impl OpenedBody {
-    /// Opens what `wishes` name of one body.
-    ///
-    /// # Errors
-    ///
-    /// [`ExcerptError::Differs`] if `commitment` is not to this body under this seed;
-    /// [`ExcerptError::Transcript`] for a range beyond the body; [`ExcerptError::Field`] for a wish
-    /// that is neither a range nor a length.
-    pub fn open(
-        seed: &Seed,
-        direction: Direction,
-        body: &[u8],
-        commitment: &DirectionCommitment,
-        wishes: &[Selector],
-    ) -> Result<Self, ExcerptError> {
-        let committed = CommittedDirection::new(seed, direction, body)?;
-        if committed.commitment() != *commitment {
-            return Err(ExcerptError::Differs { direction });
-        }
-        let (mut ranges, mut length) = (Vec::new(), None);
-        for wish in wishes {
-            match wish {
-                Selector::Bytes(of, range) if *of == direction => ranges.push(range.clone()),
-                Selector::Length(of) if *of == direction => length = Some(committed.open_length()),
-                Selector::Bytes(..) | Selector::Length(_) => {}
-                Selector::Field(name) => return Err(ExcerptError::Field { name: name.clone() }),
-            }
-        }
-        let bytes = match ranges.is_empty() {
-            true => None,
-            false => Some(committed.open(&ranges)?),
-        };
-        Ok(Self { bytes, length })
+/// Opens what `wishes` name of one body.
+///
+/// # Errors
+///
+/// [`ExcerptError::Differs`] if `commitment` is not to this body under this seed;
+/// [`ExcerptError::Transcript`] for a range beyond the body; [`ExcerptError::Field`] for a wish
+/// that is neither a range nor a length.
+pub fn open_body(
+    seed: &Seed,
+    direction: Direction,
+    body: &[u8],
+    commitment: &DirectionCommitment,
+    wishes: &[Selector],
+) -> Result<OpenedBody, ExcerptError> {
+    let committed = CommittedDirection::new(seed, direction, body)?;
+    if committed.commitment() != *commitment {
+        return Err(ExcerptError::Differs { direction });
     }
-
-    /// Checks the openings against the commitment in the receipt. Returns the shown bytes and the
-    /// true length, as far as they are shown.
-    ///
-    /// # Errors
-    ///
-    /// [`OpeningError`] if a part is not of the body to which the receipt commits.
-    pub fn check(
-        &self,
-        direction: Direction,
-        commitment: &DirectionCommitment,
-    ) -> Result<(Vec<ShownBytes>, Option<u64>), OpeningError> {
-        let bytes = self.bytes.as_ref().map(|opening| opening.check(direction, commitment));
-        let length = self.length.map(|opening| opening.check(direction, commitment));
-        Ok((bytes.transpose()?.unwrap_or_default(), length.transpose()?))
-    }
-
-    /// Whether nothing of the body is shown.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_none() && self.length.is_none()
-    }
-
-    fn write(&self, writer: &mut Writer) {
-        writer.u8(self.bytes.is_some().into());
-        if let Some(opening) = &self.bytes {
-            opening.write(writer);
-        }
-        writer.u8(self.length.is_some().into());
-        if let Some(LengthOpening { length, salt }) = &self.length {
-            writer.u64(*length).raw(salt);
+    let (mut ranges, mut length) = (Vec::new(), None);
+    for wish in wishes {
+        match wish {
+            Selector::Bytes(of, range) if *of == direction => ranges.push(range.clone()),
+            Selector::Length(of) if *of == direction => length = Some(committed.open_length()),
+            Selector::Bytes(..) | Selector::Length(_) => {}
+            Selector::Field(name) => return Err(ExcerptError::Field { name: name.clone() }),
         }
     }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
-        let bytes = match reader.presence_flag("opened bytes")? {
-            true => Some(TranscriptOpening::read(reader)?),
-            false => None,
-        };
-        let length = match reader.presence_flag("opened length")? {
-            true => {
-                let length = reader.u64("opened length")?;
-                let salt: [u8; SALT_BYTES] = reader.array("salt of a length")?;
-                Some(LengthOpening { length, salt })
-            }
-            false => None,
-        };
-        Ok(Self { bytes, length })
-    }
-}
-
-impl Excerpt {
-    /// Encodes the file.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::starting_with(EXCERPT_MAGIC);
-        writer.u32_prefixed(&self.receipt);
-        self.request.write(&mut writer);
-        self.response.write(&mut writer);
-        writer.finish()
-    }
-
-    /// Decodes the bytes of [`Excerpt::encode`].
-    ///
-    /// # Errors
-    ///
-    /// [`FormatError`] if the bytes are not exactly one file of this version within its limits.
-    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        let mut reader = Reader::new(bytes, EXCERPT_MAGIC, FORMAT)?;
-        let receipt = reader.u32_prefixed(RECEIPT_BYTES_MAX, "receipt")?.to_vec();
-        let request = OpenedBody::read(&mut reader)?;
-        let excerpt = Self { receipt, request, response: OpenedBody::read(&mut reader)? };
-        reader.expect_end(FORMAT)?;
-        Ok(excerpt)
-    }
+    let bytes = match ranges.is_empty() {
+        true => None,
+        false => Some(committed.open(&ranges)?),
+    };
+    Ok(OpenedBody { bytes, length })
 }
 
 #[cfg(test)]
 mod tests {
+    use confide_transcript::{Excerpt, OpeningError, ShownBytes};
+
     use super::*;
 
     const BODY: &[u8] = &[b'x'; 300];
@@ -178,7 +73,7 @@ mod tests {
         let wishes: Vec<_> = wishes.iter().map(|wish| Selector::parse(wish).unwrap()).collect();
         let committed = CommittedDirection::new(&seed, Direction::Response, BODY).unwrap();
         let commitment = committed.commitment();
-        let response = OpenedBody::open(&seed, Direction::Response, BODY, &commitment, &wishes);
+        let response = open_body(&seed, Direction::Response, BODY, &commitment, &wishes);
         let response = response.unwrap();
         (Excerpt { receipt: b"{}".to_vec(), response, ..Excerpt::default() }, commitment)
     }
@@ -210,13 +105,13 @@ mod tests {
             [([2; 32], "rcpt-1", BODY), ([1; 32], "rcpt-2", BODY), ([1; 32], "rcpt-1", &BODY[1..])]
         {
             let seed = Seed::of_receipt(&secret, id);
-            let opened = OpenedBody::open(&seed, Direction::Response, body, &commitment, &[]);
+            let opened = open_body(&seed, Direction::Response, body, &commitment, &[]);
             assert!(matches!(opened, Err(ExcerptError::Differs { .. })));
         }
         let seed = Seed::of_receipt(&[1; 32], "rcpt-1");
         for (wish, is_field) in [("response./choices", true), ("response.bytes:299-301", false)] {
             let wish = [Selector::parse(wish).unwrap()];
-            let refused = OpenedBody::open(&seed, Direction::Response, BODY, &commitment, &wish);
+            let refused = open_body(&seed, Direction::Response, BODY, &commitment, &wish);
             assert_eq!(matches!(refused, Err(ExcerptError::Field { .. })), is_field);
             assert!(refused.is_err());
         }

@@ -45,9 +45,10 @@ pub use comparison::Comparison;
 /// The security of a proof and its assumptions, as its back end states them.
 pub use confide_sigma::ProofSecurity;
 pub use confide_transcript::{
-    CHUNK_BYTES, CommittedDirection, Direction, DirectionCommitment, DirectionHasher, FormatError,
-    LengthOpening, OpenedLeaf, OpeningError, SALT_BYTES, SEED_BYTES, Seed, ShownBytes,
-    TRANSCRIPT_BYTES_MAX, TranscriptError, TranscriptOpening,
+    CHUNK_BYTES, CommittedDirection, Direction, DirectionCommitment, DirectionHasher,
+    EXCERPT_BYTES_MAX, EXCERPT_MAGIC, Excerpt, FormatError, LengthOpening, OpenedBody, OpenedLeaf,
+    OpeningError, SALT_BYTES, SEED_BYTES, Seed, ShownBytes, TRANSCRIPT_BYTES_MAX, TranscriptError,
+    TranscriptOpening,
 };
 pub use disclose_error::DiscloseError;
 pub use disclosure::{
@@ -57,7 +58,7 @@ pub use events::{AssembledStream, EVENTS_MAX, EventsError, assemble_stream};
 pub use evidence::{
     CLAIMS_BYTES_MAX, ENDORSEMENTS_BYTES_MAX, NOTARY_GUARANTEE, NotaryEvidence, QUOTE_BYTES_MAX,
 };
-pub use excerpt::{EXCERPT_BYTES_MAX, EXCERPT_MAGIC, Excerpt, ExcerptError, OpenedBody};
+pub use excerpt::{ExcerptError, open_body};
 pub use field::{Field, FieldKind};
 pub use fields::{
     CommittedFields, FIELDS_MAX, FieldsOpening, OpenedField, OpenedValue, Reveal, TooManyFields,

@@ -39,7 +39,8 @@ impl AttestedEnd {
     pub(crate) fn describe(&self, appraisal: &PeerAppraisal) -> Value {
         let facts =
             ConnectionFacts { url: &self.url, via: self.via.as_deref(), binding: self.binding };
-        let mut document = describe_connection(&facts, appraisal);
+        let mut document =
+            describe_connection(&facts, appraisal.verdict(), appraisal.is_simulated());
         document["guarantee"] = appraisal.guarantee().into();
         document
     }

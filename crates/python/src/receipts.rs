@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use confide_client::empty_body;
 use confide_receipt::{Json, Nonce, RECEIPT_BYTES_MAX, REPORT_BYTES_MAX, parse_digest_text};
 use confide_verification::{ReceiptInput, ReceiptRules, judge_receipt};
-use confide_verifier::Policy;
+use confide_verifier::{AwsLc, Policy};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ pub(crate) async fn check_receipt(
     };
     // Signatures and certificates take milliseconds, in which no other request would move.
     let judged = tokio::task::spawn_blocking(move || {
-        let verdict = judge_receipt(&input, &rules);
+        let verdict = judge_receipt(&input, &rules, &AwsLc);
         check_identity(accept_receipt(&verdict, &input, &rules)?, &receipt_id)
     });
     judged.await.map_err(|error| unavailable(&error.to_string()))?

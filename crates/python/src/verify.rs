@@ -5,7 +5,7 @@ use confide_verification::{
     EvidenceInput, EvidenceRules, OptionStyle, ReceiptInput, ReceiptRules, ReceiptVerdict,
     is_evidence_simulated, judge_evidence, judge_receipt, split_excerpt,
 };
-use confide_verifier::ReportData;
+use confide_verifier::{AwsLc, ReportData};
 use pyo3::prelude::*;
 use serde_json::Value;
 
@@ -82,7 +82,8 @@ fn judge_request(request: EvidenceRequest) -> Result<Value, Failure> {
         rims: request.rims,
         ocsp: request.ocsp,
     };
-    let verdict = judge_evidence(input, &rules).map_err(|error| Failure::of_evidence(&error))?;
+    let verdict =
+        judge_evidence(input, &rules, &AwsLc).map_err(|error| Failure::of_evidence(&error))?;
     let mut document = verdict.to_json();
     document["simulated"] = verdict.is_simulated().into();
     let Err(rejection) = &verdict.result else { return Ok(document) };
@@ -127,7 +128,7 @@ fn judge_receipt_request(request: ReceiptRequest) -> Result<Value, Failure> {
         request: request.request,
         response: request.response,
     };
-    accept_receipt(&judge_receipt(&input, &rules), &input, &rules)
+    accept_receipt(&judge_receipt(&input, &rules, &AwsLc), &input, &rules)
 }
 
 /// The verdict on a receipt as one object.

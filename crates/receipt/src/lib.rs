@@ -31,6 +31,8 @@ pub use error::ReceiptError;
 pub use foreign_report_data::{dstack_report_data, tinfoil_report_data};
 pub use json::{Json, JsonError};
 pub use keyset::{BodyKeyEntry, Keyset, Nonce, parse_nonce};
+#[cfg(feature = "aws-lc")]
+pub use receipt::is_ed25519_signature;
 pub use receipt::{
     BodyDigest, COMMITMENT, CONFIGURATION_EVENT, Event, FORWARDED_EVENT, MODEL_EVENT,
     RECEIPT_BYTES_MAX, RECEIVED_EVENT, RETURNED_EVENT, Receipt, SignedReceipt,

@@ -119,6 +119,12 @@ pub struct SignedReceipt {
     served_at: u64,
 }
 
+/// Checks an Ed25519 signature by aws-lc-rs, as docs/receipts.md demands.
+#[cfg(feature = "aws-lc")]
+pub fn is_ed25519_signature(key: &[u8; 32], message: &[u8], signature: &[u8; 64]) -> bool {
+    UnparsedPublicKey::new(&ED25519, key).verify(message, signature).is_ok()
+}
+
 impl SignedReceipt {
     /// Reads a receipt and checks its version, its keyset, its signature, and that it was signed
     /// before the keyset expired. The keyset is believed: its quote has to be judged before.
@@ -127,9 +133,7 @@ impl SignedReceipt {
     /// [`ReceiptError`] with the first check that failed.
     #[cfg(feature = "aws-lc")]
     pub fn verify(bytes: &[u8], keyset: &Keyset) -> Result<Self, ReceiptError> {
-        Self::verify_with(bytes, keyset, |key, message, signature| {
-            UnparsedPublicKey::new(&ED25519, key).verify(message, signature).is_ok()
-        })
+        Self::verify_with(bytes, keyset, is_ed25519_signature)
     }
 
     /// Does the same with `is_signed`, which checks an Ed25519 signature as docs/receipts.md demands:

@@ -11,12 +11,14 @@
 
 mod codec;
 mod direction_hasher;
+mod excerpt;
 mod seed;
 mod transcript;
 mod tree;
 
 pub use codec::{FormatError, Reader, Writer};
 pub use direction_hasher::DirectionHasher;
+pub use excerpt::{EXCERPT_BYTES_MAX, EXCERPT_MAGIC, Excerpt, OpenedBody};
 pub use seed::{SALT_BYTES, SEED_BYTES, SaltPurpose, Seed};
 pub use transcript::{
     CHUNK_BYTES, CommittedDirection, Direction, DirectionCommitment, LengthOpening, OpenedLeaf,

@@ -1,7 +1,7 @@
 //! The commitments in a receipt that can be opened.
 
-use confide_disclosure::{Direction, DirectionCommitment};
 use confide_receipt::{COMMITMENT, Json, RECEIVED_EVENT, RETURNED_EVENT};
+use confide_transcript::{Direction, DirectionCommitment};
 
 /// The depths of the trees of bodies: 1 KiB to 16 MiB.
 const DEPTHS: std::ops::RangeInclusive<i64> = 4..=18;

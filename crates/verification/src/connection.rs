@@ -1,7 +1,7 @@
 //! What was verified of an attested connection, and what to do where it is refused.
 
-use confide_appraiser::PeerAppraisal;
 use confide_evidence::UnixSeconds;
+use confide_verifier::Appraised;
 use serde_json::{Value, json};
 
 use crate::option_style::OptionStyle;
@@ -17,16 +17,26 @@ pub struct ConnectionFacts<'a> {
     pub binding: &'a str,
 }
 
-/// The verification document of a connection, without its guarantee.
-pub fn describe_connection(facts: &ConnectionFacts<'_>, appraised: &PeerAppraisal) -> Value {
-    let mut verdict = appraised.verdict().to_json();
+/// The verification document of a connection, without its guarantee. `is_simulated` is what the root says of itself.
+pub fn describe_connection(
+    facts: &ConnectionFacts<'_>,
+    appraised: &Appraised,
+    is_simulated: bool,
+) -> Value {
+    let mut document = describe_appraisal(appraised, is_simulated);
+    document["endpoint"] = facts.url.into();
+    document["via"] = facts.via.into();
+    document["binding"] = facts.binding.into();
+    document
+}
+
+/// What was verified of the peer, apart from how it was reached.
+pub fn describe_appraisal(appraised: &Appraised, is_simulated: bool) -> Value {
+    let mut verdict = appraised.to_json();
     let mut take = |name: &str| verdict[name].take();
     let claims = take("claims");
     json!({
-        "endpoint": facts.url,
-        "via": facts.via,
-        "binding": facts.binding,
-        "simulated": appraised.is_simulated(),
+        "simulated": is_simulated,
         "scope": take("scope"),
         "root": take("root"),
         "tcb_status": take("tcb_status"),
@@ -43,11 +53,14 @@ pub fn describe_connection(facts: &ConnectionFacts<'_>, appraised: &PeerAppraisa
 /// What to do after a failed check of a server's evidence.
 pub fn hint_for_check(check: &str, style: OptionStyle) -> String {
     match check {
-        "root" => format!(
-            "the evidence does not lead to a root of the policy; simulated evidence needs its own \
-             policy.toml, or its root.der with {}",
-            style.format("root")
-        ),
+        "root" => {
+            let hint = "the evidence does not lead to a root of the policy; simulated evidence \
+                        needs its own policy.toml";
+            match style {
+                OptionStyle::Member => hint.to_owned(),
+                _ => format!("{hint}, or its root.der with {}", style.format("root")),
+            }
+        }
         "config_digest" => {
             "the server's configuration is not one that the policy pins: it may send prompts \
              elsewhere"

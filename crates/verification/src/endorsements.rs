@@ -2,7 +2,7 @@
 
 use confide_evidence::{EvidenceKind, pem};
 use confide_verifier::{
-    Appraised, AwsLc, Endorsements, Evidence, Policy, Reason, Rejection, UnixTime, appraise, snp,
+    Appraised, Crypto, Endorsements, Evidence, Policy, Reason, Rejection, UnixTime, appraise, snp,
 };
 
 /// The endorsements of one vendor.
@@ -39,10 +39,11 @@ impl CpuEndorsements {
         evidence: &Evidence<'_>,
         policy: &Policy,
         now: UnixTime,
+        crypto: &dyn Crypto,
     ) -> Result<Appraised, Rejection> {
         match self {
-            Self::Intel(endorsements) => appraise(evidence, endorsements, policy, now, &AwsLc),
-            Self::Amd(endorsements) => snp::appraise(evidence, endorsements, policy, now, &AwsLc),
+            Self::Intel(endorsements) => appraise(evidence, endorsements, policy, now, crypto),
+            Self::Amd(endorsements) => snp::appraise(evidence, endorsements, policy, now, crypto),
         }
     }
 }

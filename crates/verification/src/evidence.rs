@@ -15,7 +15,7 @@ use confide_evidence::{
     snp_endorsements::{ENDORSEMENT_KEY_LENGTH_MAX, SNP_CRL_LENGTH_MAX, SnpEndorsements},
 };
 use confide_verifier::{
-    Appraised, AwsLc, Evidence, Expect, GpuAppraisal, GpuAppraised, Policy, Rejection, RootKind,
+    Appraised, Crypto, Evidence, Expect, GpuAppraisal, GpuAppraised, Policy, Rejection, RootKind,
     Scope, TcbMinimum, UnixTime, snp,
 };
 use serde_json::{Value, json};
@@ -320,6 +320,7 @@ impl EvidenceVerdict {
 pub fn judge_evidence(
     input: EvidenceInput,
     rules: &EvidenceRules,
+    crypto: &dyn Crypto,
 ) -> Result<EvidenceVerdict, EvidenceError> {
     check_length("evidence", Some(&input.evidence), EVIDENCE_BYTES_MAX)?;
     check_length("claims", input.claims.as_ref(), CLAIMS_BYTES_MAX)?;
@@ -333,7 +334,7 @@ pub fn judge_evidence(
     let policy = rules.effective_policy();
     let now = UnixTime::since_unix_epoch(Duration::from_secs(rules.at));
     if kind == EvidenceKind::GpuEvidence {
-        let result = judge_gpu(&input, &policy, now)?.map(AcceptedEvidence::Gpu);
+        let result = judge_gpu(&input, &policy, now, crypto)?.map(AcceptedEvidence::Gpu);
         return Ok(EvidenceVerdict { certificate, result, has_simulated_label: false });
     }
     let evidence = Evidence {
@@ -343,7 +344,7 @@ pub fn judge_evidence(
         ..Evidence::default()
     };
     let endorsements = read_endorsements(&input, kind)?;
-    let judged = endorsements.and_then(|it| it.appraise(&evidence, &policy, now));
+    let judged = endorsements.and_then(|it| it.appraise(&evidence, &policy, now, crypto));
     let result = judged.map(Box::new).map(AcceptedEvidence::Cpu);
     let has_simulated_label = match (&input.collateral, &input.chain) {
         (Some(collateral), _) => is_labelled_simulated(collateral),
@@ -436,6 +437,7 @@ fn judge_gpu(
     input: &EvidenceInput,
     policy: &Policy,
     now: UnixTime,
+    crypto: &dyn Crypto,
 ) -> Result<Result<GpuAppraised, Rejection>, EvidenceError> {
     let nonce = input.nonce.ok_or(EvidenceError::NoNonce)?;
     check_length("chain", input.chain.as_ref(), CHAIN_BYTES_MAX)?;
@@ -454,7 +456,7 @@ fn judge_gpu(
     };
     case.rims.extend(input.rims.iter().map(Vec::as_slice));
     case.ocsp.extend(input.ocsp.iter().map(Vec::as_slice));
-    Ok(case.appraise(policy, now, &AwsLc))
+    Ok(case.appraise(policy, now, crypto))
 }
 
 fn check_length(

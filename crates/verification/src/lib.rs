@@ -10,7 +10,7 @@ mod policy;
 mod receipt;
 
 pub use commitment::{event_of, read_commitment};
-pub use connection::{ConnectionFacts, describe_connection, hint_for_check};
+pub use connection::{ConnectionFacts, describe_appraisal, describe_connection, hint_for_check};
 pub use endorsements::{CpuEndorsements, is_labelled_simulated};
 pub use evidence::{
     AcceptedEvidence, CERTIFICATE_TEXT_MAX, CertificateFacts, EVIDENCE_BYTES_MAX, EvidenceError,
@@ -21,6 +21,7 @@ pub use policy::{
     POLICY_HINT, add_root, clip_lines, describe_policy_error, nearest_known_key, parse_root,
 };
 pub use receipt::{
-    ReceiptInput, ReceiptRefusal, ReceiptRules, ReceiptVerdict, ShownBody, check_keyset,
-    is_evidence_simulated, judge_receipt, judge_report_evidence, split_excerpt,
+    ReceiptCrypto, ReceiptInput, ReceiptRefusal, ReceiptRules, ReceiptVerdict, ShownBody,
+    check_keyset, is_evidence_simulated, judge_receipt, judge_receipt_of_keyset,
+    judge_report_evidence, split_excerpt,
 };

@@ -14,7 +14,7 @@ use confide_verification::{
     AcceptedEvidence, CertificateFacts, EVIDENCE_BYTES_MAX, EvidenceError, EvidenceInput,
     EvidenceRules, EvidenceVerdict, OptionStyle,
 };
-use confide_verifier::{Appraised, Check, GpuAppraised, Rejection, Scope};
+use confide_verifier::{Appraised, AwsLc, Check, GpuAppraised, Rejection, Scope};
 use serde_json::json;
 
 use super::{
@@ -166,7 +166,7 @@ fn judge_evidence(args: &EvidenceArgs) -> Result<EvidenceVerdict, CliError> {
         dangerous_accept_debug: args.dangerous_accept_debug,
         dangerous_skip_revocation: args.dangerous_skip_revocation,
     };
-    let judged = confide_verification::judge_evidence(args.read_input()?, &rules);
+    let judged = confide_verification::judge_evidence(args.read_input()?, &rules, &AwsLc);
     judged.map_err(|error| args.explain_error(&error))
 }
 

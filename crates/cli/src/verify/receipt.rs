@@ -11,6 +11,7 @@ use confide_receipt::{Nonce, RECEIPT_BYTES_MAX, REPORT_BYTES_MAX, parse_nonce};
 use confide_verification::{
     ReceiptInput, ReceiptRules, ReceiptVerdict, judge_receipt, split_excerpt,
 };
+use confide_verifier::AwsLc;
 
 use super::inputs::read_policy;
 use crate::{
@@ -92,7 +93,7 @@ fn judge_files(args: &ReceiptArgs) -> Result<ReceiptVerdict, CliError> {
         request: read_optional_file(args.request.as_deref(), BODY_BYTES_MAX)?,
         response: read_optional_file(args.response.as_deref(), BODY_BYTES_MAX)?,
     };
-    Ok(judge_receipt(&input, &rules))
+    Ok(judge_receipt(&input, &rules, &AwsLc))
 }
 
 /// Reads the receipt itself, or the excerpt in which it is.

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use confide_disclosure::{Direction, EXCERPT_MAGIC, Excerpt, FormatError, OpenedBody, ShownBytes};
 use confide_evidence::{EvidenceKind, UnixSeconds, detect_kind, weights_claim::WeightsSource};
 use confide_receipt::{
     AttestationReport, CONFIGURATION_EVENT, FORWARDED_EVENT, Keyset, MODEL_EVENT, Nonce,
     RECEIVED_EVENT, RETURNED_EVENT, SignedReceipt, parse_digest_text,
 };
+use confide_transcript::{Direction, EXCERPT_MAGIC, Excerpt, FormatError, OpenedBody, ShownBytes};
 use confide_verifier::{
-    Appraised, Check, Evidence, Expect, Outcome, Policy, Rejection, RootKind, Scope, UnixTime,
+    Appraised, Check, Crypto, Evidence, Expect, Outcome, Policy, Rejection, RootKind, Scope,
+    UnixTime,
 };
-
 use serde_json::{Value, json};
 
-use super::refusal::ReceiptRefusal;
+use super::{crypto::ReceiptCrypto, refusal::ReceiptRefusal};
 use crate::{
     commitment::{event_of, read_commitment},
     endorsements::{CpuEndorsements, is_labelled_simulated},
@@ -133,9 +133,25 @@ pub struct ShownBody {
 }
 
 /// Judges a receipt: every check in its order, up to the first that fails.
-pub fn judge_receipt(files: &ReceiptInput, rules: &ReceiptRules) -> ReceiptVerdict {
-    let mut judgement = Judgement::new(files, rules);
+pub fn judge_receipt(
+    files: &ReceiptInput,
+    rules: &ReceiptRules,
+    crypto: &dyn ReceiptCrypto,
+) -> ReceiptVerdict {
+    let mut judgement = Judgement::new(files, rules, crypto);
     let outcome = judgement.run_checks();
+    ReceiptVerdict { outcome, ..judgement.verdict }
+}
+
+/// Judges a receipt with the keyset of a report whose quote the caller has judged. The scope is the platform's.
+pub fn judge_receipt_of_keyset(
+    files: &ReceiptInput,
+    rules: &ReceiptRules,
+    keyset: &Keyset,
+    crypto: &dyn ReceiptCrypto,
+) -> ReceiptVerdict {
+    let mut judgement = Judgement::new(files, rules, crypto);
+    let outcome = judgement.check_receipt(keyset).map(|_| Scope::Platform);
     ReceiptVerdict { outcome, ..judgement.verdict }
 }
 
@@ -197,11 +213,16 @@ impl<'a> BodyCheck<'a> {
 struct Judgement<'a> {
     files: &'a ReceiptInput,
     rules: &'a ReceiptRules,
+    crypto: &'a dyn ReceiptCrypto,
     verdict: ReceiptVerdict,
 }
 
 impl<'a> Judgement<'a> {
-    fn new(files: &'a ReceiptInput, rules: &'a ReceiptRules) -> Self {
+    fn new(
+        files: &'a ReceiptInput,
+        rules: &'a ReceiptRules,
+        crypto: &'a dyn ReceiptCrypto,
+    ) -> Self {
         let checks = CHECKS.map(|name| new_check(name, Outcome::NotEvaluated, "not reached"));
         let verdict = ReceiptVerdict {
             checks: checks.into(),
@@ -210,7 +231,7 @@ impl<'a> Judgement<'a> {
             shown: Vec::new(),
             outcome: Ok(Scope::Platform),
         };
-        Self { files, rules, verdict }
+        Self { files, rules, crypto, verdict }
     }
 
     fn run_checks(&mut self) -> Result<Scope, ReceiptRefusal> {
@@ -220,7 +241,7 @@ impl<'a> Judgement<'a> {
             Some(_) => "made for the nonce".into(),
             None => "made without a nonce, so its age is unknown".into(),
         })?;
-        let evidence = judge_report_evidence(&report, self.files, self.rules);
+        let evidence = judge_report_evidence(&report, self.files, self.rules, self.crypto);
         let evidence = self.note("evidence", evidence, |it| it.scope().as_str().into())?;
         let scope = evidence.scope();
         self.verdict.evidence = Some(evidence);
@@ -233,7 +254,7 @@ impl<'a> Judgement<'a> {
     fn check_receipt(&mut self, keyset: &Keyset) -> Result<bool, ReceiptRefusal> {
         let not_after = check_keyset(keyset, self.rules);
         self.note("keyset", not_after, |not_after| format!("until {}", UnixSeconds(*not_after)))?;
-        let receipt = verify_receipt(&self.files.receipt, keyset, self.rules);
+        let receipt = verify_receipt(&self.files.receipt, keyset, self.rules, self.crypto);
         let receipt = self.note("receipt", receipt, |receipt| {
             let served_at = UnixSeconds(receipt.served_at());
             format!("signed, with the time {served_at} of the gateway's clock")
@@ -372,6 +393,7 @@ pub fn judge_report_evidence(
     report: &AttestationReport,
     files: &ReceiptInput,
     rules: &ReceiptRules,
+    crypto: &dyn Crypto,
 ) -> Result<Appraised, ReceiptRefusal> {
     let refuse = |rejection: Rejection| ReceiptRefusal::Evidence(Box::new(rejection));
     let kind = match detect_kind(report.quote()) {
@@ -389,7 +411,7 @@ pub fn judge_report_evidence(
         ..Evidence::default()
     };
     let now = UnixTime::since_unix_epoch(Duration::from_secs(rules.at));
-    endorsements.appraise(&evidence, &policy, now).map_err(refuse)
+    endorsements.appraise(&evidence, &policy, now, crypto).map_err(refuse)
 }
 
 /// Whether the evidence that was judged is simulated, by a label of its endorsements.
@@ -419,8 +441,12 @@ fn verify_receipt(
     bytes: &[u8],
     keyset: &Keyset,
     rules: &ReceiptRules,
+    crypto: &dyn ReceiptCrypto,
 ) -> Result<SignedReceipt, ReceiptRefusal> {
-    let receipt = SignedReceipt::verify(bytes, keyset).map_err(ReceiptRefusal::Receipt)?;
+    let receipt = SignedReceipt::verify_with(bytes, keyset, |key, message, signature| {
+        crypto.verify_ed25519(key, message, signature)
+    });
+    let receipt = receipt.map_err(ReceiptRefusal::Receipt)?;
     let (served_at, at) = (receipt.served_at(), rules.at);
     if served_at > at.saturating_add(CLOCK_AHEAD_S_MAX) {
         return Err(ReceiptRefusal::Early { served_at, at });
@@ -492,16 +518,4 @@ fn compare_weights(
             Err(ReceiptRefusal::Weights { wanted: wanted.to_string(), got: hex::encode(digest) })
         }
     }
-}
-
-/// Judges a receipt with the keyset of a report whose quote is not judged.
-#[cfg(test)]
-pub(super) fn judge_without_evidence(
-    files: &ReceiptInput,
-    rules: &ReceiptRules,
-    keyset: &Keyset,
-) -> ReceiptVerdict {
-    let mut judgement = Judgement::new(files, rules);
-    let outcome = judgement.check_receipt(keyset).map(|_| Scope::Platform);
-    ReceiptVerdict { outcome, ..judgement.verdict }
 }

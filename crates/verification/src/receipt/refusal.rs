@@ -1,8 +1,8 @@
 //! The reasons why a receipt is refused, each with its name.
 
-use confide_disclosure::OpeningError;
 use confide_evidence::UnixSeconds;
 use confide_receipt::ReceiptError;
+use confide_transcript::OpeningError;
 use confide_verifier::Rejection;
 
 use crate::option_style::OptionStyle;

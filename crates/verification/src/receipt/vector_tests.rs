@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeSet, fs};
 
-use confide_disclosure::Excerpt;
 use confide_receipt::AttestationReport;
-use confide_verifier::{Expect, Policy};
+use confide_transcript::Excerpt;
+use confide_verifier::{AwsLc, Expect, Policy};
 use serde_json::{Value, json};
 
 use super::{
-    judgement::{ReceiptInput, ReceiptRules, judge_without_evidence},
+    judgement::{ReceiptInput, ReceiptRules, judge_receipt_of_keyset},
     refusal::ReceiptRefusal,
 };
 
@@ -49,7 +49,7 @@ fn every_vector_is_judged_as_it_says() {
             response: text("response"),
             ..ReceiptInput::default()
         };
-        let verdict = judge_without_evidence(&files, &rules, report.keyset());
+        let verdict = judge_receipt_of_keyset(&files, &rules, report.keyset(), &AwsLc);
         let refused = verdict.outcome.as_ref().err().map(ReceiptRefusal::code);
         assert_eq!(json!(refused), case["refused"], "{}", case["name"]);
         if refused.is_none() {
@@ -83,7 +83,7 @@ fn every_excerpt_is_judged_as_its_vector_says() {
         assert_eq!(excerpt.encode(), bytes, "{}", case["name"]);
         let receipt = excerpt.receipt.clone();
         let files = ReceiptInput { receipt, excerpt: Some(excerpt), ..ReceiptInput::default() };
-        let verdict = judge_without_evidence(&files, &rules, report.keyset());
+        let verdict = judge_receipt_of_keyset(&files, &rules, report.keyset(), &AwsLc);
         let refused = verdict.outcome.as_ref().err().map(ReceiptRefusal::code);
         assert_eq!(json!(refused), case["refused"], "{}", case["name"]);
         if refused.is_none() {

@@ -9,7 +9,7 @@ use confide_verification::{
     ReceiptInput, ReceiptRefusal, ReceiptRules, check_keyset, is_evidence_simulated,
     judge_report_evidence,
 };
-use confide_verifier::{Appraised, BindingLevel, DangerousScope, Expect, Policy, Scope};
+use confide_verifier::{Appraised, AwsLc, BindingLevel, DangerousScope, Expect, Policy, Scope};
 
 /// The reason why a report gives no key.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +67,7 @@ pub(crate) fn judge_body_key(
     let files = ReceiptInput { collateral, ..ReceiptInput::default() };
     let (policy_of_evidence, nonce) = (policy.clone(), Some(*nonce));
     let rules = ReceiptRules { policy: policy_of_evidence, nonce, at, skips_configuration: false };
-    let evidence = judge_report_evidence(&report, &files, &rules).map_err(refuse)?;
+    let evidence = judge_report_evidence(&report, &files, &rules, &AwsLc).map_err(refuse)?;
     let not_after = check_keyset(report.keyset(), &rules).map_err(refuse)?;
     let (wanted, got) = (policy.key_validity_s_max, not_after.saturating_sub(at));
     if got > wanted {
