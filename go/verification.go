@@ -39,7 +39,7 @@ type Verification struct {
 // Check is one check of an appraisal.
 type Check struct {
 	Name string `json:"name"`
-	// Outcome is `passed`, `failed` or `not evaluated`.
+	// Outcome is `passed`, `failed` or `not_evaluated`, which is no pass.
 	Outcome string `json:"outcome"`
 }
 

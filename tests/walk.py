@@ -95,6 +95,8 @@ class Walk:
         command, remark = split_remark(line)
         program = command.split()[0]
         if program in OPTIONAL_PROGRAMS and not shutil.which(program):
+            if remark[0] == "once":
+                raise Skip(f"no {program}")
             print(f"skipped: no {program}: {command}", flush=True)
             self.left_out += 1
         elif remark[0] == "once" and self.venv:

@@ -1,5 +1,2 @@
-//! Asks for the features that tests ask for of the same packages: tests/fuzz.sh builds this next to the targets, and so
-//! no package of others is built a second time.
-
-#[test]
-fn the_fuzz_targets_share_the_packages_of_the_tests() {}
+//! Has no test. tests/fuzz.sh builds it next to the targets: cargo then asks the packages of others for the features
+//! that the tests ask for, and builds none of them a second time.
