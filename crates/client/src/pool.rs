@@ -147,6 +147,7 @@ impl HttpClient {
         let shared = &self.shared;
         let mut request = request;
         request.headers_mut().insert(header::HOST, shared.host.clone());
+        announce_body(&mut request);
         let permit = shared.acquire_permit_within(deadlines.queue).await?;
         loop {
             let (mut connection, opened) = match shared.take_idle().await {
@@ -408,6 +409,17 @@ fn report_missing_evidence(error: &ClientError) {
     match error.blame() {
         Blame::Evidence => tracing::warn!(error = text, "fresh evidence refused"),
         _ => tracing::debug!(error = text, "no fresh evidence"),
+    }
+}
+
+/// Says that a body comes in chunks where its length is unknown. hyper does so too, but sends no body of
+/// a GET or HEAD that does not say it.
+fn announce_body(request: &mut Request<RequestBody>) {
+    let body = request.body();
+    let is_unsized = !body.is_end_stream() && body.size_hint().exact().is_none();
+    if is_unsized && !request.headers().contains_key(header::CONTENT_LENGTH) {
+        let chunked = HeaderValue::from_static("chunked");
+        request.headers_mut().insert(header::TRANSFER_ENCODING, chunked);
     }
 }
 
