@@ -17,7 +17,7 @@ use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Empty, Full, Limited, combinators::UnsyncBoxBody};
 use hyper::{
     body::{Body, Incoming},
-    client::conn::http1::{self, SendRequest},
+    client::conn::http1,
 };
 use hyper_util::rt::TokioIo;
 use tokio::{
@@ -25,7 +25,10 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{endpoint::Endpoint, error::ClientError, http_proxy::HttpProxy, limits::ClientLimits};
+use crate::{
+    endpoint::Endpoint, error::ClientError, http_proxy::HttpProxy, limits::ClientLimits,
+    unattended::UnattendedConnection,
+};
 
 /// The error of a body that could not be sent.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -281,15 +284,16 @@ impl Connector {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(ClientError::Http)?;
-        tokio::spawn(async move {
+        let transport = async move {
             if let Err(error) = connection.with_upgrades().await {
                 tracing::debug!(%error, "connection ended early");
             }
-        });
+        };
+        let http = UnattendedConnection::new(sender, transport);
         let timings = ConnectTimings { dial, channel };
         let (appraised, live) = attested.unzip();
         let live = live.flatten();
-        Ok(Connection { sender, appraised, timings, live, fresh_since: Instant::now() })
+        Ok(Connection { http, appraised, timings, live, fresh_since: Instant::now() })
     }
 
     /// Obtains fresh evidence on an idle connection, and appraises it. After an error the connection
@@ -324,18 +328,20 @@ impl Connector {
             .header(header::CONTENT_TYPE, EVIDENCE_MEDIA_TYPE)
             .body(whole_body(asked.encode()))
             .map_err(|error| none(error.to_string()))?;
-        let answer = connection.sender.send_request(request).await.map_err(ClientError::Http)?;
+        let answer = connection.http.try_send(request).await;
+        let answer = answer.map_err(|failed| ClientError::Http(failed.into_error()))?;
         if answer.status() != StatusCode::OK {
             return Err(none(format!("status {}", answer.status())));
         }
-        let reply = Limited::new(answer.into_body(), FRAME_BYTES_MAX).collect().await;
+        let reply = Limited::new(answer.into_body(), FRAME_BYTES_MAX).collect();
+        let reply = connection.http.run(reply).await;
         let reply = reply.map_err(|error| none(error.to_string()))?.to_bytes();
         let appraised = live
             .appraise_reply(asked, &reply, &**appraiser)
             .map_err(|source| self.channel_error(source))?;
         connection.appraised = Some(appraised);
         connection.fresh_since = Instant::now();
-        connection.sender.ready().await.map_err(ClientError::Http)
+        connection.http.ready().await.map_err(ClientError::Http)
     }
 
     async fn within_dial_deadline<T>(
@@ -376,7 +382,7 @@ impl ConnectTimings {
 
 /// One open connection that takes one request at a time.
 pub struct Connection {
-    pub(crate) sender: SendRequest<RequestBody>,
+    pub(crate) http: UnattendedConnection,
     /// The time of the newest evidence.
     pub(crate) fresh_since: Instant,
     live: Option<LivePeer>,
@@ -405,7 +411,8 @@ impl Connection {
         self.appraised.as_ref().map(|appraised| appraised.not_after())
     }
 
-    /// Sends one request. The request target is a path, and the caller sets `Host`.
+    /// Sends one request. The request target is a path, and the caller sets `Host`. From now on, a task
+    /// moves the bytes of the connection.
     ///
     /// The answer's body has to be read to its end before the next request can be sent.
     ///
@@ -415,7 +422,9 @@ impl Connection {
         &mut self,
         request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, ClientError> {
-        self.sender.ready().await.map_err(ClientError::Http)?;
-        self.sender.send_request(request).await.map_err(ClientError::Http)
+        self.http.attend();
+        self.http.ready().await.map_err(ClientError::Http)?;
+        let sent = self.http.try_send(request).await;
+        sent.map_err(|failed| ClientError::Http(failed.into_error()))
     }
 }

@@ -12,6 +12,7 @@ mod error;
 mod gateway_report;
 mod http_proxy;
 mod key_problem;
+mod late_fault;
 mod limits;
 mod origin;
 mod pool;
@@ -20,6 +21,7 @@ mod relay;
 mod remote_end;
 mod sealed_body;
 mod shared_key;
+mod unattended;
 mod websocket;
 
 pub use confide_appraiser::{AppraisalError, PeerAppraisal, PolicyAppraiser, SharedAppraisal};

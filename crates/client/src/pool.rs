@@ -158,7 +158,7 @@ impl HttpClient {
                     (connection, Some(timings))
                 }
             };
-            let sent = connection.sender.try_send_request(request);
+            let sent = connection.http.try_send(request);
             let deadline = shared.limits.response_start;
             match tokio::time::timeout(deadline, sent).await {
                 Err(_) => return Err(ClientError::Slow { deadline }),
@@ -305,7 +305,7 @@ impl PoolState {
             }
             let mut connection = kept.connection;
             // The connection's last answer was read to its end, so it is ready at once or closed.
-            let ready = tokio::time::timeout(READY_DEADLINE, connection.sender.ready()).await;
+            let ready = tokio::time::timeout(READY_DEADLINE, connection.http.ready()).await;
             if matches!(ready, Ok(Ok(()))) && self.is_fresh_or_renewed(&mut connection).await {
                 return Some(connection);
             }
@@ -319,7 +319,7 @@ impl PoolState {
         // Taken out, so that no request waits for one of them.
         let old: Vec<_> = lock(&self.idle).extract_if(.., is_old).collect();
         for IdleConnection { mut connection, since } in old {
-            if connection.sender.is_closed() || since.elapsed() > self.limits.idle {
+            if connection.http.is_closed() || since.elapsed() > self.limits.idle {
                 continue;
             }
             if !(connection.is_renewable() && self.is_renewed(&mut connection).await) {
@@ -371,12 +371,12 @@ impl PoolState {
         response.map(|body| AnswerBody::new(body, lease, self.limits.response_pause))
     }
 
-    fn keep_idle(&self, connection: Connection) {
+    fn keep_idle(&self, mut connection: Connection) {
         let mut idle = lock(&self.idle);
         // The pool is a stack: connections deep in it are checked here, or they would never be
         // closed.
-        idle.retain(|kept| !kept.connection.sender.is_closed() && !self.is_stale(kept));
-        if !connection.sender.is_closed() && !self.is_expired(&connection) {
+        idle.retain_mut(|kept| !kept.connection.http.is_closed() && !self.is_stale(kept));
+        if !connection.http.is_closed() && !self.is_expired(&connection) {
             idle.push(IdleConnection { connection, since: Instant::now() });
         }
     }
@@ -482,6 +482,20 @@ impl AnswerBody {
         body
     }
 
+    /// The next frame. If none is there, the bytes of the connection are moved first.
+    fn poll_received(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(cx) {
+            return Poll::Ready(frame);
+        }
+        if let Some(lease) = &mut self.lease {
+            lease.connection.http.poll_transport(cx);
+        }
+        Pin::new(&mut self.inner).poll_frame(cx)
+    }
+
     fn return_connection_at_end(&mut self) {
         if self.inner.is_end_stream() {
             self.return_connection();
@@ -503,7 +517,7 @@ impl Body for AnswerBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
-        let outcome = match Pin::new(&mut self.inner).poll_frame(cx) {
+        let outcome = match self.poll_received(cx) {
             Poll::Pending => {
                 let limit = self.pause_limit;
                 self.clock.poll_fault(cx).map(|_| Some(Err(AnswerError::Paused { limit })))

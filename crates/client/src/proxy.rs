@@ -30,6 +30,7 @@ use crate::{
     connector::{RequestBody, streamed_body},
     encrypted_client::EncryptedAnswerBody,
     error::{Blame, ClientError, RequestBodyError},
+    late_fault::LateFault,
     limits::ClientLimits,
     origin,
     pool::WebSocketAnswer,
@@ -44,7 +45,7 @@ pub const VERIFICATION_PATH: &str = "/.well-known/confide/verification";
 pub type VerificationSource = Arc<dyn Fn() -> serde_json::Value + Send + Sync>;
 
 type LocalRequestBody = LingeringBody<Incoming>;
-type LocalBody = Either<EncryptedAnswerBody, Full<Bytes>>;
+type LocalBody = Either<LateFault<EncryptedAnswerBody>, Full<Bytes>>;
 
 /// Forwards the requests that come to `listener` until `stop` resolves, then lets running answers
 /// and WebSockets end.
@@ -241,7 +242,7 @@ fn pass_on(
     let (mut head, body) = answer.into_parts();
     remove_hop_by_hop(&mut head.headers);
     origin::remove_cors_headers(&mut head.headers);
-    Response::from_parts(head, Either::Left(body))
+    Response::from_parts(head, Either::Left(LateFault::new(body)))
 }
 
 /// The answer to a local client whose WebSocket the attested end has accepted.

@@ -190,6 +190,18 @@ async fn an_answer_shorter_than_its_length_stays_short() {
 }
 
 #[tokio::test]
+async fn an_answer_that_breaks_off_at_once_is_a_broken_one() {
+    for framing in ["content-length: 100", "transfer-encoding: chunked"] {
+        let answer = format!("HTTP/1.1 200 OK\r\n{framing}\r\ncontent-encoding: gzip\r\n\r\n");
+        let local = loopback(saying(answer.leak()).await, ClientLimits::default()).await;
+        let got = read_to_end(&mut ask(local.address, GET_CLOSE).await).await;
+        assert!(got.starts_with("HTTP/1.1 200 OK\r\n"), "{framing}: {got}");
+        assert!(got.contains(framing) && got.ends_with("\r\n\r\n"), "{framing}: {got}");
+        assert!(!got.ends_with(LAST_CHUNK), "{framing}: {got}");
+    }
+}
+
+#[tokio::test]
 async fn what_would_echo_keys_or_cannot_be_read_is_refused() {
     let address = site(vec![server(Binding::Key, Some(attester()), now)], site::answering).await;
     let local = loopback(address, ClientLimits::default()).await;

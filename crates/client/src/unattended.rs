@@ -1,0 +1,106 @@
+//! An HTTP/1.1 connection without a task of its own: whoever waits for an answer moves its bytes. A task
+//! would have to be woken for each piece of an answer, and would wake the waiting one in turn.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    task::{Context, Poll, Waker},
+};
+
+use http::{Request, Response};
+use hyper::{
+    body::Incoming,
+    client::conn::{TrySendError, http1::SendRequest},
+};
+use tokio::runtime::Handle;
+
+use crate::connector::RequestBody;
+
+/// Moves the bytes of a connection until its end.
+type Transport = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// An HTTP/1.1 connection whose bytes move only while one of its methods is polled.
+pub(crate) struct UnattendedConnection {
+    sender: SendRequest<RequestBody>,
+    /// `None` once the connection has ended, or has a task of its own.
+    transport: Option<Transport>,
+    runtime: Handle,
+}
+
+impl UnattendedConnection {
+    /// A connection whose requests are given to `sender` and whose bytes `transport` moves. Must be
+    /// called inside a runtime.
+    pub(crate) fn new(
+        sender: SendRequest<RequestBody>,
+        transport: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        Self { sender, transport: Some(Box::pin(transport)), runtime: Handle::current() }
+    }
+
+    /// Moves the bytes that can be moved now.
+    pub(crate) fn poll_transport(&mut self, cx: &mut Context<'_>) {
+        if let Some(transport) = &mut self.transport
+            && transport.as_mut().poll(cx).is_ready()
+        {
+            self.transport = None;
+        }
+    }
+
+    /// Gives the connection a task of its own, for a caller who keeps it apart from its answers.
+    pub(crate) fn attend(&mut self) {
+        if let Some(transport) = self.transport.take() {
+            drop(self.runtime.spawn(transport));
+        }
+    }
+
+    /// Whether the peer has closed the connection.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        // Nobody waits: the next user of the connection polls it again.
+        self.poll_transport(&mut Context::from_waker(Waker::noop()));
+        self.sender.is_closed()
+    }
+
+    /// Waits until the connection can take a request.
+    ///
+    /// # Errors
+    /// hyper's, if the connection has ended.
+    pub(crate) async fn ready(&mut self) -> hyper::Result<()> {
+        poll_fn(|cx| {
+            if let Poll::Ready(ready) = self.sender.poll_ready(cx) {
+                return Poll::Ready(ready);
+            }
+            self.poll_transport(cx);
+            self.sender.poll_ready(cx)
+        })
+        .await
+    }
+
+    /// Sends a request, and waits for the head of its answer.
+    ///
+    /// # Errors
+    /// hyper's, with the request if no byte of it was sent.
+    pub(crate) async fn try_send(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+        let answered = self.sender.try_send_request(request);
+        self.run(answered).await
+    }
+
+    /// Does some work that needs the bytes of this connection.
+    pub(crate) async fn run<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        poll_fn(|cx| {
+            self.poll_transport(cx);
+            work.as_mut().poll(cx)
+        })
+        .await
+    }
+}
+
+/// The connection ends as the protocols want it, which takes a moment.
+impl Drop for UnattendedConnection {
+    fn drop(&mut self) {
+        self.attend();
+    }
+}
