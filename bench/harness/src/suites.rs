@@ -12,7 +12,7 @@ macro_rules! embed {
 
 /// The embedded suites by name, in alphabetical order.
 const EMBEDDED: &[(&str, &str)] = embed!(
-    "adapters" "batch" "chat" "collateral" "cpu" "empty" "gateway" "generate" "jitter" "llm" "llm-gpu" "main"
+    "adapters" "batch" "chat" "collateral" "connect" "cpu" "empty" "gateway" "generate" "jitter" "llm" "llm-gpu" "main"
     "memory" "nested" "network" "peers" "storage" "tls-claims" "verify" "zk"
 );
 

@@ -191,7 +191,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     };
     let connector = build_connector(&args, policy, binding, own, limits)?;
     let client = HttpClient::new(connector, limits, process::unix_now);
-    process::block_on(serve(&args, binding, client, origins, limits))?
+    process::block_on_this_thread(serve(&args, binding, client, origins, limits))?
 }
 
 async fn serve(

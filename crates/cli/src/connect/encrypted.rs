@@ -91,7 +91,7 @@ pub(super) fn run(
         Some(relay) => client.through_relay(relay),
         None => client,
     });
-    process::block_on(async {
+    process::block_on_this_thread(async {
         let mut stop = pin!(process::stop_signal());
         tokio::select! {
             biased;
