@@ -5,17 +5,24 @@ mod command;
 mod encrypted;
 mod environment;
 mod local_address;
+mod replicas;
 
 use std::{
-    ffi::OsString, net::SocketAddr, path::PathBuf, pin::pin, process::ExitCode, sync::Arc,
-    time::Duration,
+    ffi::OsString,
+    net::SocketAddr,
+    path::PathBuf,
+    pin::pin,
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use confide_appraiser::AppraisalError;
 use confide_channel::{ChannelError, SessionVersion};
 use confide_client::{
     AllowedOrigins, Binding, ClientError, ClientLimits, Connector, Endpoint, HttpClient,
-    PeerAppraisal, VerificationSource, error_chain,
+    PeerAppraisal, PolicyAppraiser, RemoteEnd, ReplicaSet, ReplicaStatus, VerificationSource,
+    error_chain,
 };
 use confide_evidence::Attest;
 use confide_verification::{ConnectionFacts, describe_connection};
@@ -26,6 +33,7 @@ use self::{
     encrypted::EncryptedConnection,
     environment::find_proxy,
     local_address::{AgentArgs, LocalAddress, VerifiedEnd},
+    replicas::{describe_replicas, explain_failures, find_described, join_urls, parse_urls},
 };
 use crate::{
     address::parse_listen_address,
@@ -60,9 +68,11 @@ const WITHOUT_EFFECT_ON_ENCRYPTED_BODIES: [&str; 12] = [
 /// The arguments of `confide connect`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The attested server: https://HOST[:PORT]
-    #[arg(value_name = "URL")]
-    url: String,
+    /// The attested server: https://HOST[:PORT]. Several addresses are replicas of one service: each has to
+    /// satisfy the policy by itself, and requests are spread over those that do. One that is refused or cannot
+    /// be reached is left out until it is back
+    #[arg(value_name = "URL", required = true, num_args = 1..)]
+    urls: Vec<String>,
     /// The policy that the server must satisfy, TOML
     #[arg(long, value_name = "FILE")]
     policy: PathBuf,
@@ -167,8 +177,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         .map_err(|error| CliError::new(format!("--allow-origin: {error}")))?;
     let policy = policy::file::read_policy(&args.policy)?;
     if args.encrypted_bodies {
+        let [url] = &args.urls[..] else {
+            return Err(CliError::new("several addresses are for attested TLS")
+                .with_hint("give one address, or omit --encrypted-bodies"));
+        };
         let connection = EncryptedConnection {
-            url: &args.url,
+            url,
             policy: policy::file::add_root(policy, args.root.as_deref())?,
             collateral: args.collateral.as_deref(),
             tls_ca: args.tls_ca.as_deref(),
@@ -189,25 +203,30 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         (None, true) => Binding::Session,
         (None, false) => Binding::Key,
     };
-    let connector = build_connector(&args, policy, binding, own, limits)?;
-    let client = HttpClient::new(connector, limits, process::unix_now);
-    process::block_on_this_thread(serve(&args, binding, client, origins, limits))?
+    let replicas = Arc::new(build_replicas(&args, policy, binding, own, limits)?);
+    process::block_on_this_thread(serve(&args, binding, replicas, origins, limits))?
 }
 
 async fn serve(
     args: &Args,
     binding: Binding,
-    client: HttpClient,
+    replicas: Arc<ReplicaSet>,
     origins: AllowedOrigins,
     limits: ClientLimits,
 ) -> Result<ExitCode, CliError> {
     let mut stop = pin!(process::stop_signal());
-    let (appraised, timings) = tokio::select! {
+    let began = Instant::now();
+    tokio::select! {
         biased;
         () = stop.as_mut() => return Ok(ExitCode::SUCCESS),
-        opened = client.open_connection() => opened.map_err(|error| explain_error(args, &error))?,
+        opened = replicas.open() => opened.map_err(|failures| {
+            explain_failures(failures, |url, error| explain_error(args, url, error))
+        })?,
     };
-    let Some(appraised) = appraised else {
+    let connect_ms = began.elapsed().as_secs_f64() * 1000.0;
+    let states = replicas.describe();
+    let Some((described, appraised)) = find_described(&states, |replica| replica.appraisal.clone())
+    else {
         return Err(CliError::new("the connection has no attestation result"));
     };
     if appraised.verdict().scope() == Scope::Platform {
@@ -217,44 +236,79 @@ async fn serve(
         );
     }
     let (listener, address) = process::listen(args.listen).await?;
-    let mut fields = describe_verification(&args.url, args.via.as_deref(), binding, &appraised);
-    fields["connect_ms"] = (timings.total().as_secs_f64() * 1000.0).into();
-    let verified = VerifiedEnd { url: &args.url, guarantee: appraised.guarantee(), fields };
-    let client = Arc::new(client);
+    let describe = {
+        let via = args.via.clone();
+        move |replica: &ReplicaStatus, appraised: &PeerAppraisal| {
+            let facts =
+                ConnectionFacts { url: &replica.url, via: via.as_deref(), binding: binding.name() };
+            let mut verified =
+                describe_connection(&facts, appraised.verdict(), appraised.is_simulated());
+            verified["guarantee"] = appraised.guarantee().into();
+            verified
+        }
+    };
+    let mut fields = describe(described, &appraised);
+    fields["connect_ms"] = connect_ms.into();
+    let url = join_urls(&args.urls);
+    let verified = VerifiedEnd { url: &url, guarantee: appraised.guarantee(), fields };
     let verification: VerificationSource = {
-        let (client, url, via) = (client.clone(), args.url.clone(), args.via.clone());
-        Arc::new(move || match client.latest_appraisal() {
-            Some(latest) => {
-                let described = describe_verification(&url, via.as_deref(), binding, &latest);
-                process::merge_objects(described, json!({ "guarantee": latest.guarantee() }))
-            }
-            None => Value::Null,
+        let replicas = replicas.clone();
+        Arc::new(move || {
+            let states = replicas.describe();
+            let appraisal = |replica: &ReplicaStatus| replica.appraisal.clone();
+            let Some((described, latest)) = find_described(&states, appraisal) else {
+                return Value::Null;
+            };
+            let all = describe_replicas(&states, |replica| {
+                replica.appraisal.as_ref().map(|appraised| describe(replica, appraised))
+            });
+            process::merge_objects(describe(described, &latest), json!({ "replicas": all }))
         })
     };
     let command = &*args.command;
     let agent = &args.agent;
     let local = LocalAddress { listener, address, origins, limits, verification, command, agent };
-    let freshness = client.clone();
+    let maintained = replicas.clone();
     tokio::select! {
-        status = local.serve(client.into(), verified, stop) => status,
-        never = freshness.keep_fresh() => match never {},
+        status = local.serve(replicas, verified, stop) => status,
+        never = maintained.maintain() => match never {},
     }
 }
 
-fn build_connector(
+/// The replicas of all addresses, which share one policy and what was learnt about revocations.
+fn build_replicas(
     args: &Args,
     policy: Policy,
     binding: Binding,
     own: Option<Arc<dyn Attest>>,
     limits: ClientLimits,
-) -> Result<Connector, CliError> {
-    let endpoint = Endpoint::parse(&args.url)
-        .map_err(|error| CliError::new(error).with_hint("for instance https://127.0.0.1:8443"))?;
-    let proxy = find_proxy(&endpoint)?;
+) -> Result<ReplicaSet, CliError> {
+    let endpoints = parse_urls(&args.urls, "https://127.0.0.1:8443")?;
     let policy = policy::file::add_root(policy, args.root.as_deref())?;
     let service = &args.attester.service;
     let appraiser = Arc::new(service.build_appraiser(policy, args.collateral.as_deref())?);
-    Connector::with_appraiser(endpoint, args.via.clone(), binding, appraiser, limits)
+    let mut clients: Vec<HttpClient> = Vec::new();
+    for endpoint in endpoints {
+        let connector = build_connector(args, endpoint, binding, &appraiser, own.clone(), limits)?;
+        clients.push(match clients.first() {
+            Some(first) => first.for_replica(connector),
+            None => HttpClient::new(connector, limits, process::unix_now),
+        });
+    }
+    let ends = clients.into_iter().map(|client| RemoteEnd::from(Arc::new(client)));
+    Ok(ReplicaSet::new(args.urls.iter().cloned().zip(ends)))
+}
+
+fn build_connector(
+    args: &Args,
+    endpoint: Endpoint,
+    binding: Binding,
+    appraiser: &Arc<PolicyAppraiser>,
+    own: Option<Arc<dyn Attest>>,
+    limits: ClientLimits,
+) -> Result<Connector, CliError> {
+    let proxy = find_proxy(&endpoint)?;
+    Connector::with_appraiser(endpoint, args.via.clone(), binding, appraiser.clone(), limits)
         .map(|connector| connector.with_proxy(proxy))
         .and_then(|connector| match own {
             None => Ok(connector),
@@ -267,13 +321,13 @@ fn build_connector(
         .map_err(|error| CliError::new(error_chain(&error)))
 }
 
-fn explain_error(args: &Args, error: &ClientError) -> CliError {
+fn explain_error(args: &Args, url: &str, error: &ClientError) -> CliError {
     let hints = PeerHints {
         check: hint_for_check,
         attester: NO_ATTESTER_HINT,
         network: &|error| hint_for_network(args.via.as_deref(), error),
     };
-    explain_client_error(&args.url, error, &hints)
+    explain_client_error(url, error, &hints)
 }
 
 fn hint_for_network(via: Option<&str>, error: &ClientError) -> String {
@@ -304,17 +358,6 @@ fn hint_for_network(via: Option<&str>, error: &ClientError) -> String {
     }
 }
 
-/// Describes what was verified of a connection.
-fn describe_verification(
-    url: &str,
-    via: Option<&str>,
-    binding: Binding,
-    appraised: &PeerAppraisal,
-) -> Value {
-    let facts = ConnectionFacts { url, via, binding: binding.name() };
-    describe_connection(&facts, appraised.verdict(), appraised.is_simulated())
-}
-
 #[cfg(test)]
 mod tests {
     use clap::{ArgMatches, Args as _, Command, error::ErrorKind};
@@ -341,7 +384,7 @@ mod tests {
         "requests_waiting",
         "root",
         "tls_ca",
-        "url",
+        "urls",
     ];
 
     fn parse_with_encrypted_bodies(more: &[&str]) -> Result<ArgMatches, clap::Error> {

@@ -55,8 +55,12 @@ impl CliError {
         &self.message
     }
 
+    /// The exit status.
+    pub(crate) fn status(&self) -> u8 {
+        self.status
+    }
+
     /// The hint, where there is one.
-    #[cfg(test)]
     pub(crate) fn hint_text(&self) -> Option<&str> {
         self.hint.as_deref()
     }

@@ -16,10 +16,7 @@ use confide_encrypted_body::{
 use http::{HeaderName, HeaderValue, Response, StatusCode, response};
 use http_body::{Body, Frame, SizeHint};
 
-use crate::{
-    pool::{AnswerBody, AnswerError},
-    sealed_body::PartSealer,
-};
+use crate::{answer_error::AnswerError, pool::AnswerBody, sealed_body::PartSealer};
 
 /// The largest number of bytes of text in one chunk: every receiver takes as many.
 const CHUNK_TEXT_BYTES_MAX: usize = 16 * 1024;

@@ -12,15 +12,18 @@ use http_body::Body;
 use http_body_util::Either;
 
 use crate::{
+    answer_error::AnswerError,
     connector::{RequestBody, streamed_body},
     encapsulated_body::OpenedMessage,
     error::ClientError,
     gateway_report::{ReportJudge, fetch_key},
     key_problem::is_key_problem,
-    pool::{AnswerBody, AnswerError, HttpClient},
+    pool::{AnswerBody, CheckedOut, HttpClient, RequestDeadlines},
     relay::Relay,
+    running_request::RunningRequest,
     sealed_body::{OpenedAnswerBody, SealedRequestBody},
     shared_key::{JudgedKey, KeyFailure, KeyFetch, SharedKey},
+    unanswered_request::UnansweredRequest,
 };
 
 const KEY_FIELD: HeaderName = HeaderName::from_static(ENCAPSULATED_KEY_FIELD);
@@ -30,6 +33,15 @@ const NONCE_FIELD: HeaderName = HeaderName::from_static(ANSWER_NONCE_FIELD);
 /// The body of an answer: as it came, or decrypted.
 pub(crate) type EncryptedAnswerBody =
     Either<AnswerBody, Either<Box<OpenedAnswerBody>, Box<OpenedMessage>>>;
+
+/// What a request needs before anything of it is sent.
+pub(crate) struct PreparedExchange {
+    /// The key to which it is sealed, if it is.
+    pub(crate) key: Option<Arc<JudgedKey>>,
+    pub(crate) checked_out: CheckedOut,
+    /// The longest time to open another connection in place of one that was closed meanwhile.
+    pub(crate) connect: Option<Duration>,
+}
 
 /// A client whose request bodies only an attested gateway can read.
 pub struct EncryptedClient {
@@ -72,45 +84,87 @@ impl EncryptedClient {
         self.key.find().await.map_err(KeyFailure::into_error)
     }
 
-    /// Sends one request. Its body is encrypted, and its answer has to be, unless it has none and its
-    /// method needs none.
+    /// Whether a request is encrypted: through a relay each one, and otherwise those with a body or
+    /// whose method needs one.
+    pub(crate) fn is_sealed(&self, request: &Request<RequestBody>) -> bool {
+        let needs_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
+        self.relay.is_some() || needs_body || !request.body().is_end_stream()
+    }
+
+    /// Finds the key of a request that is sealed, and a connection.
     ///
     /// # Errors
-    /// Those of [`EncryptedClient::find_key`]; [`ClientError::Unencrypted`] for an answer in clear,
-    /// whose text says nothing, [`ClientError::Unauthenticated`] for one without a first frame of
-    /// the gateway's, and [`ClientError::KeyReplaced`] if the gateway has another key now.
-    pub(crate) async fn request(
+    /// Those of [`EncryptedClient::find_key`] and of a connection.
+    pub(crate) async fn prepare(
         &self,
-        request: Request<RequestBody>,
-    ) -> Result<Response<EncryptedAnswerBody>, ClientError> {
-        if let Some(relay) = &self.relay {
-            let judged = self.find_key().await?;
-            // Boxed, because other requests do not need the space.
-            let answer = Box::pin(relay.request(request, &judged.key)).await;
-            return match answer {
-                Ok(answer) => Ok(answer.map(|body| Either::Right(Either::Right(Box::new(body))))),
-                Err(error) => {
-                    if matches!(error, ClientError::KeyReplaced) {
-                        self.key.forget(&judged);
-                    }
-                    Err(error)
-                }
-            };
-        }
-        let needs_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
-        if !needs_body && request.body().is_end_stream() {
-            let answer = self.http.request(request).await?.response;
-            return Ok(answer.map(Either::Left));
-        }
-        let judged = self.find_key().await?;
-        let (request, secret) = seal_request(request, &judged.key)?;
-        let answer = self.http.request(request).await?.response;
-        if !answer.headers().contains_key(NONCE_FIELD) {
-            if is_key_problem(&answer) {
-                self.key.forget(&judged);
-                return Err(ClientError::KeyReplaced);
+        is_sealed: bool,
+        deadlines: RequestDeadlines,
+        running: RunningRequest,
+    ) -> Result<PreparedExchange, ClientError> {
+        let connect = deadlines.connect;
+        let key = match (is_sealed, connect) {
+            (false, _) => None,
+            (true, None) => Some(self.find_key().await?),
+            // The fetch goes on for later requests.
+            (true, Some(deadline)) => {
+                let found = tokio::time::timeout(deadline, self.find_key()).await;
+                let reason = || format!("none came within {deadline:?}");
+                Some(found.map_err(|_| ClientError::ReportUnavailable { reason: reason() })??)
             }
-            return Err(ClientError::Unencrypted { status: answer.status() });
+        };
+        let http = self.relay.as_ref().map_or(&self.http, Relay::http);
+        let checked_out = http.check_out(deadlines, Some(running)).await?;
+        Ok(PreparedExchange { key, checked_out, connect })
+    }
+
+    /// Sends one request. With a key its body is encrypted, and its answer has to be.
+    ///
+    /// # Errors
+    /// [`ClientError::Unencrypted`] for an answer in clear, whose text says nothing,
+    /// [`ClientError::Unauthenticated`] for one without a first frame of the gateway's, and
+    /// [`ClientError::KeyReplaced`] if the gateway has another key now.
+    pub(crate) async fn send(
+        &self,
+        prepared: PreparedExchange,
+        request: Request<RequestBody>,
+    ) -> Result<Response<EncryptedAnswerBody>, Box<UnansweredRequest>> {
+        let PreparedExchange { key, checked_out, connect } = prepared;
+        let Some(judged) = key else {
+            let answer = self.http.send(checked_out, request, connect).await?;
+            return Ok(answer.response.map(Either::Left));
+        };
+        let answered = match &self.relay {
+            // Boxed, because other requests do not need the space.
+            Some(relay) => Box::pin(relay.send(checked_out, request, &judged.key, connect))
+                .await
+                .map(|answer| answer.map(|body| Either::Right(Either::Right(Box::new(body))))),
+            None => self.send_sealed(checked_out, request, &judged.key, connect).await,
+        };
+        // A sealed request is for one key, so none is handed back to be sent elsewhere.
+        answered.map_err(|error| {
+            if matches!(error, ClientError::KeyReplaced) {
+                self.key.forget(&judged);
+            }
+            UnansweredRequest::from_sent(error)
+        })
+    }
+
+    /// Sends a request with its body encrypted.
+    async fn send_sealed(
+        &self,
+        checked_out: CheckedOut,
+        request: Request<RequestBody>,
+        key: &BodyPublicKey,
+        connect: Option<Duration>,
+    ) -> Result<Response<EncryptedAnswerBody>, ClientError> {
+        let (request, secret) = seal_request(request, key)?;
+        let answered = self.http.send(checked_out, request, connect).await;
+        let answer = answered.map_err(|unanswered| unanswered.error)?.response;
+        if !answer.headers().contains_key(NONCE_FIELD) {
+            return Err(match is_key_problem(&answer) {
+                true => ClientError::KeyReplaced,
+                false => ClientError::Unencrypted { status: answer.status() },
+            });
         }
         open_answer(answer, &secret).await
     }

@@ -5,6 +5,7 @@ use std::{error::Error, io, time::Duration};
 use confide_appraiser::AppraisalError;
 use confide_channel::{ChannelError, ErrorOrigin, TunnelError};
 use confide_encrypted_body::EncryptedBodyError;
+use confide_http::error_chain;
 use http::StatusCode;
 
 /// A request body that cannot be read: its sender broke it off or framed it incorrectly.
@@ -158,6 +159,9 @@ pub enum ClientError {
     /// The answer is too long, or broke off.
     #[error("answer was not read: {0}")]
     Answer(#[source] Box<dyn Error + Send + Sync>),
+    /// There is no replica to which a request could be sent.
+    #[error("no replica is known")]
+    NoReplica,
     /// The request cannot be sent.
     #[error("request is not usable: {0}")]
     Request(#[source] http::Error),
@@ -194,6 +198,12 @@ impl ClientError {
             Self::Report { .. } => Some("report"),
             _ => None,
         }
+    }
+
+    /// The reason in words: the appraiser's if it rejected the evidence, and otherwise the error with
+    /// its causes.
+    pub fn reason(&self) -> String {
+        self.rejection().map_or_else(|| error_chain(self), ToString::to_string)
     }
 
     /// The appraiser's reason for rejecting the evidence.

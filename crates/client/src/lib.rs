@@ -1,9 +1,10 @@
 //! The verifying client, which opens no connection without an accepted attestation.
 //!
 //! [`PolicyAppraiser`] decides on evidence, [`Connector`] opens one attested connection,
-//! [`HttpClient`] pools them, and [`serve`] offers them on an ordinary loopback address to programs
-//! without attestation support.
+//! [`HttpClient`] pools them, [`ReplicaSet`] spreads requests over several ends, and [`serve`]
+//! offers them on an ordinary loopback address to programs without attestation support.
 
+mod answer_error;
 mod connector;
 mod encapsulated_body;
 mod encrypted_client;
@@ -19,11 +20,16 @@ mod pool;
 mod proxy;
 mod relay;
 mod remote_end;
+mod replica_health;
+mod replica_set;
+mod running_request;
 mod sealed_body;
 mod shared_key;
 mod unattended;
+mod unanswered_request;
 mod websocket;
 
+pub use answer_error::AnswerError;
 pub use confide_appraiser::{AppraisalError, PeerAppraisal, PolicyAppraiser, SharedAppraisal};
 pub use confide_channel::{Binding, ChannelTimings, tunnel::AllowedOrigins};
 pub use confide_http::{BodyPace, DrainOutcome, error_chain};
@@ -37,8 +43,10 @@ pub use error::{Blame, ClientError, RequestBodyError, failed_check};
 pub use gateway_report::{REPORT_NONCE_BYTES, ReportJudge};
 pub use http_proxy::HttpProxy;
 pub use limits::ClientLimits;
-pub use pool::{AnswerBody, AnswerError, HttpClient, PooledAnswer, RequestDeadlines};
+pub use pool::{AnswerBody, HttpClient, PooledAnswer, RequestDeadlines};
 pub use proxy::{VERIFICATION_PATH, VerificationSource, serve};
 pub use relay::{Relay, RelayUrl};
 pub use remote_end::RemoteEnd;
+pub use replica_health::ReplicaFailure;
+pub use replica_set::{REPLICAS_MAX, ReplicaSet, ReplicaStatus};
 pub use shared_key::JudgedKey;

@@ -10,7 +10,6 @@ use std::{
 
 use bytes::Bytes;
 use confide_appraiser::SharedAppraisal;
-use confide_encrypted_body::EncryptedBodyError;
 use confide_http::{
     AdmissionPermit, AdmissionQueue, BodyClock, BodyPace, HandshakeKey, QueueError, error_chain,
 };
@@ -19,9 +18,12 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::{
+    answer_error::AnswerError,
     connector::{ConnectTimings, Connection, Connector, RequestBody},
     error::{Blame, ClientError},
     limits::ClientLimits,
+    running_request::{RequestPlace, RunningRequest},
+    unanswered_request::UnansweredRequest,
     websocket::AttestedWebSocket,
 };
 
@@ -42,7 +44,8 @@ struct PoolState {
     host: HeaderValue,
     limits: ClientLimits,
     clock: fn() -> u64,
-    first: OnceLock<SharedAppraisal>,
+    /// The appraisal of the first connection, of whichever replica.
+    first: Arc<OnceLock<SharedAppraisal>>,
     latest: Mutex<Option<SharedAppraisal>>,
 }
 
@@ -70,10 +73,18 @@ pub struct RequestDeadlines {
     pub connect: Option<Duration>,
 }
 
+/// An admitted connection for one request, and a place among the running ones.
+pub(crate) struct CheckedOut {
+    connection: Connection,
+    /// The time of each step of opening the connection; `None` if it is a pooled one.
+    opened: Option<ConnectTimings>,
+    place: RequestPlace,
+}
+
 /// The answer of the attested end to the handshake of a WebSocket.
 pub(crate) enum WebSocketAnswer {
     /// The attested end accepted, with this head.
-    Accepted(response::Parts, AttestedWebSocket),
+    Accepted(Box<response::Parts>, AttestedWebSocket),
     /// The attested end answered as to any request.
     Refused(Box<Response<AnswerBody>>),
 }
@@ -81,6 +92,24 @@ pub(crate) enum WebSocketAnswer {
 impl HttpClient {
     /// A client without connections yet. `clock` returns Unix seconds.
     pub fn new(connector: Connector, limits: ClientLimits, clock: fn() -> u64) -> Self {
+        let queue = AdmissionQueue::new(limits.queue_limits());
+        Self::with_shared_parts(connector, limits, clock, queue, Arc::default())
+    }
+
+    /// A client of another replica of the same service. Both share the limits on requests, and a
+    /// connection of either that claims another guarantee than the first of both is refused.
+    pub fn for_replica(&self, connector: Connector) -> Self {
+        let PoolState { limits, clock, queue, first, .. } = &*self.shared;
+        Self::with_shared_parts(connector, *limits, *clock, queue.clone(), first.clone())
+    }
+
+    fn with_shared_parts(
+        connector: Connector,
+        limits: ClientLimits,
+        clock: fn() -> u64,
+        queue: AdmissionQueue,
+        first: Arc<OnceLock<SharedAppraisal>>,
+    ) -> Self {
         let authority = connector.endpoint().to_string();
         // An endpoint was parsed from an address, whose bytes are valid in a header value.
         let host = HeaderValue::from_str(&authority)
@@ -89,11 +118,11 @@ impl HttpClient {
             shared: Arc::new(PoolState {
                 connector,
                 idle: Mutex::new(Vec::new()),
-                queue: AdmissionQueue::new(limits.queue_limits()),
+                queue,
                 host,
                 limits,
                 clock,
-                first: OnceLock::new(),
+                first,
                 latest: Mutex::new(None),
             }),
         }
@@ -144,52 +173,93 @@ impl HttpClient {
         request: Request<RequestBody>,
         deadlines: RequestDeadlines,
     ) -> Result<PooledAnswer, ClientError> {
+        let checked_out = self.check_out(deadlines, None).await?;
+        let answered = self.send(checked_out, request, deadlines.connect).await;
+        answered.map_err(|unanswered| unanswered.error)
+    }
+
+    /// Waits for a place among the running requests, and takes a pooled connection or opens one.
+    /// Nothing of a request is sent yet.
+    pub(crate) async fn check_out(
+        &self,
+        deadlines: RequestDeadlines,
+        running: Option<RunningRequest>,
+    ) -> Result<CheckedOut, ClientError> {
+        let permit = self.shared.acquire_permit_within(deadlines.queue).await?;
+        let place = RequestPlace::new(permit, running);
+        let (connection, opened) = self.shared.take_or_open(deadlines.connect).await?;
+        Ok(CheckedOut { connection, opened, place })
+    }
+
+    /// The same with a connection that is opened for this request.
+    pub(crate) async fn check_out_new(
+        &self,
+        deadlines: RequestDeadlines,
+        running: Option<RunningRequest>,
+    ) -> Result<CheckedOut, ClientError> {
+        let permit = self.shared.acquire_permit_within(deadlines.queue).await?;
+        let place = RequestPlace::new(permit, running);
+        let connection = self.shared.connect_within(deadlines.connect).await?;
+        let opened = Some(connection.timings());
+        Ok(CheckedOut { connection, opened, place })
+    }
+
+    /// Sends one request on a connection that was checked out, and sets `Host`. If it was a pooled one
+    /// that turns out to be closed before the first byte was sent, another one takes its place, which
+    /// is opened within `connect`.
+    pub(crate) async fn send(
+        &self,
+        checked_out: CheckedOut,
+        mut request: Request<RequestBody>,
+        connect: Option<Duration>,
+    ) -> Result<PooledAnswer, Box<UnansweredRequest>> {
         let shared = &self.shared;
-        let mut request = request;
+        let CheckedOut { mut connection, mut opened, place } = checked_out;
         request.headers_mut().insert(header::HOST, shared.host.clone());
         announce_body(&mut request);
-        let permit = shared.acquire_permit_within(deadlines.queue).await?;
         loop {
-            let (mut connection, opened) = match shared.take_idle().await {
-                Some(connection) => (connection, None),
-                None => {
-                    let connection = shared.connect_within(deadlines.connect).await?;
-                    let timings = connection.timings();
-                    (connection, Some(timings))
-                }
-            };
             let sent = connection.http.try_send(request);
             let deadline = shared.limits.response_start;
-            match tokio::time::timeout(deadline, sent).await {
-                Err(_) => return Err(ClientError::Slow { deadline }),
+            let mut failed = match tokio::time::timeout(deadline, sent).await {
+                Err(_) => return Err(UnansweredRequest::from_sent(ClientError::Slow { deadline })),
                 Ok(Ok(response)) => {
                     let appraisal = connection.appraisal().cloned();
-                    let response = shared.lease_answer(response, connection, permit);
+                    let response = shared.lease_answer(response, connection, place);
                     return Ok(PooledAnswer { response, opened, appraisal });
                 }
-                Ok(Err(mut failed)) => match failed.take_message() {
-                    Some(unsent) if opened.is_none() => request = unsent,
-                    _ => return Err(ClientError::Http(failed.into_error())),
+                Ok(Err(failed)) => failed,
+            };
+            let unsent = failed.take_message();
+            match unsent {
+                Some(unsent) if opened.is_none() => match shared.take_or_open(connect).await {
+                    Ok(next) => {
+                        (connection, opened) = next;
+                        request = unsent;
+                    }
+                    Err(error) => return Err(UnansweredRequest::from_unsent(error, unsent)),
                 },
+                unsent => {
+                    let error = ClientError::Http(failed.into_error());
+                    return Err(Box::new(UnansweredRequest { error, unsent }));
+                }
             }
         }
     }
 
-    /// Opens a WebSocket over a connection of its own, which is opened and appraised for it. Sets
-    /// `Host` and the handshake; the request target is a path. The WebSocket counts as a running
-    /// request until its end.
+    /// Opens a WebSocket over a connection that was opened for it. Sets `Host` and the handshake; the
+    /// request target is a path. The WebSocket counts as a running request until its end.
     ///
     /// # Errors
     /// Those of [`HttpClient::request`], and [`ClientError::BadUpgrade`].
     pub(crate) async fn open_websocket(
         &self,
+        checked_out: CheckedOut,
         mut request: Request<RequestBody>,
     ) -> Result<WebSocketAnswer, ClientError> {
         let shared = &self.shared;
+        let CheckedOut { mut connection, place, .. } = checked_out;
         request.headers_mut().insert(header::HOST, shared.host.clone());
         let key = HandshakeKey::offer(request.headers_mut());
-        let permit = shared.acquire_permit().await?;
-        let mut connection = shared.connect().await?;
         let exchange = async {
             let mut response = connection.send(request).await?;
             let stream = match key.is_accepted(&response) {
@@ -207,15 +277,15 @@ impl HttpClient {
         if let Some(stream) = stream {
             let lifetime = shared.remaining_time(&connection);
             let (head, _) = response.into_parts();
-            let websocket = AttestedWebSocket { stream, lifetime, permit };
-            return Ok(WebSocketAnswer::Accepted(head, websocket));
+            let websocket = AttestedWebSocket { stream, lifetime, place };
+            return Ok(WebSocketAnswer::Accepted(Box::new(head), websocket));
         }
         let status = response.status();
         if status.is_success() || status.is_informational() {
             let target = shared.connector.endpoint().to_string();
             return Err(ClientError::BadUpgrade { target, status });
         }
-        let answer = shared.lease_answer(response, connection, permit);
+        let answer = shared.lease_answer(response, connection, place);
         Ok(WebSocketAnswer::Refused(Box::new(answer)))
     }
 
@@ -253,6 +323,19 @@ impl PoolState {
         let connections = self.limits.connections;
         let acquired = finish_within(deadline, self.acquire_permit()).await;
         acquired.unwrap_or_else(|deadline| Err(ClientError::Busy { connections, deadline }))
+    }
+
+    /// Takes a pooled connection, or opens one within the deadline.
+    async fn take_or_open(
+        &self,
+        deadline: Option<Duration>,
+    ) -> Result<(Connection, Option<ConnectTimings>), ClientError> {
+        if let Some(connection) = self.take_idle().await {
+            return Ok((connection, None));
+        }
+        let connection = self.connect_within(deadline).await?;
+        let timings = connection.timings();
+        Ok((connection, Some(timings)))
     }
 
     async fn connect_within(&self, deadline: Option<Duration>) -> Result<Connection, ClientError> {
@@ -365,9 +448,9 @@ impl PoolState {
         self: &Arc<Self>,
         response: Response<Incoming>,
         connection: Connection,
-        permit: AdmissionPermit,
+        place: RequestPlace,
     ) -> Response<AnswerBody> {
-        let lease = ConnectionLease { connection, shared: self.clone(), _permit: permit };
+        let lease = ConnectionLease { connection, shared: self.clone(), _place: place };
         response.map(|body| AnswerBody::new(body, lease, self.limits.response_pause))
     }
 
@@ -445,7 +528,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 struct ConnectionLease {
     connection: Connection,
     shared: Arc<PoolState>,
-    _permit: AdmissionPermit,
+    _place: RequestPlace,
 }
 
 /// The body of an answer. Reading it to its end returns the connection to the pool; dropping it
@@ -455,23 +538,6 @@ pub struct AnswerBody {
     lease: Option<ConnectionLease>,
     pause_limit: Duration,
     clock: BodyClock,
-}
-
-/// The reason why an answer broke off.
-#[derive(Debug, thiserror::Error)]
-pub enum AnswerError {
-    /// The connection ended before the answer did.
-    #[error("answer ended early: {0}")]
-    Broken(#[source] hyper::Error),
-    /// The answer was changed or cut on its way.
-    #[error("encrypted answer: {0}")]
-    Encryption(#[source] EncryptedBodyError),
-    /// No bytes of the answer arrived for too long.
-    #[error("answer paused too long: wanted at most {limit:?}")]
-    Paused {
-        /// The longest pause.
-        limit: Duration,
-    },
 }
 
 impl AnswerBody {
@@ -503,7 +569,7 @@ impl AnswerBody {
     }
 
     fn return_connection(&mut self) {
-        if let Some(ConnectionLease { connection, shared, _permit }) = self.lease.take() {
+        if let Some(ConnectionLease { connection, shared, _place }) = self.lease.take() {
             shared.keep_idle(connection);
         }
     }

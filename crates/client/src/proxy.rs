@@ -13,7 +13,7 @@ use confide_channel::tunnel::{AllowedOrigins, RequestSource};
 use confide_http::{
     Admission, AdmissionLimits, BodyPace, ClientHandshake, ClosingSignal, ConnectionDeadlines,
     ConnectionPlace, DrainOutcome, LingeringBody, PacedBody, PeerStream, StallGuard, UNBOUNDED,
-    WEBSOCKET_VERSION, accept_until, error_chain, find_pace_fault, has_explicit_end,
+    WEBSOCKET_VERSION, accept_until, find_pace_fault, has_explicit_end,
     has_supported_transfer_codings, is_websocket_request, remove_hop_by_hop, serve_upgradeable,
     wait_until_closing,
 };
@@ -34,7 +34,7 @@ use crate::{
     limits::ClientLimits,
     origin,
     pool::WebSocketAnswer,
-    remote_end::RemoteEnd,
+    replica_set::ReplicaSet,
     websocket::{AttestedWebSocket, RelaySlot, WebSocketRelay},
 };
 
@@ -55,7 +55,7 @@ type LocalBody = Either<LateFault<EncryptedAnswerBody>, Full<Bytes>>;
 /// origin. Requests for [`VERIFICATION_PATH`] are answered here, with what `verification` gives.
 pub async fn serve(
     listener: TcpListener,
-    end: impl Into<RemoteEnd>,
+    replicas: Arc<ReplicaSet>,
     origins: AllowedOrigins,
     limits: ClientLimits,
     verification: VerificationSource,
@@ -63,7 +63,7 @@ pub async fn serve(
 ) -> DrainOutcome {
     let (names, origins) = (LocalNames::from_listener(&listener), Arc::new(origins));
     let (pace, body_linger) = (limits.request_body_pace, limits.local_body_linger);
-    let local = LocalProxy { end: end.into(), names, origins, pace, body_linger, verification };
+    let local = LocalProxy { replicas, names, origins, pace, body_linger, verification };
     // All users of this address are programs of one machine, so the limit per peer does not apply.
     let admission = Admission::new(AdmissionLimits::for_one_peer(limits.local_connections));
     let serve = move |stream, place, closing| {
@@ -102,7 +102,7 @@ async fn serve_local_connection(
 
 #[derive(Clone)]
 struct LocalProxy {
-    end: RemoteEnd,
+    replicas: Arc<ReplicaSet>,
     names: LocalNames,
     origins: Arc<AllowedOrigins>,
     pace: BodyPace,
@@ -201,14 +201,14 @@ impl LocalProxy {
         };
         let request = upstream_request(Request::from_parts(head, body), self.pace);
         let answered = match handshake {
-            Some(handshake) => match self.end.open_websocket(request).await {
+            Some(handshake) => match self.replicas.open_websocket(request).await {
                 Ok(WebSocketAnswer::Accepted(head, upstream)) => {
-                    return accept_websocket(handshake, head, upstream, slot);
+                    return accept_websocket(handshake, *head, upstream, slot);
                 }
                 Ok(WebSocketAnswer::Refused(answer)) => Ok(answer.map(Either::Left)),
                 Err(failure) => Err(failure),
             },
-            None => self.end.request(request).await,
+            None => self.replicas.request(request).await,
         };
         match answered {
             Ok(answer) => pass_on(answer, &method, version),
@@ -320,7 +320,7 @@ impl LocalNames {
 
 /// Converts a failure to an error response in OpenAI's format. A refusal names the failed check.
 fn failure_response(failure: &ClientError) -> Response<LocalBody> {
-    let text = failure.rejection().map_or_else(|| error_chain(failure), ToString::to_string);
+    let text = failure.reason();
     tracing::warn!(error = %text, "request not answered");
     if let Some(fault) = find_pace_fault(failure) {
         return error_response(

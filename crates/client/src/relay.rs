@@ -1,7 +1,7 @@
 //! Sends requests to a gateway through a relay of OHTTP (RFC 9458, in chunks): the relay sees neither
 //! requests nor answers, and the gateway does not see from where they come.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use confide_encrypted_body::{
     BodyCipher, BodyPublicKey, ControlData, INCREMENTAL, INCREMENTAL_FIELD, MessageField,
@@ -11,12 +11,13 @@ use confide_http::{HttpUrl, Scheme, remove_hop_by_hop};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header, request};
 
 use crate::{
+    answer_error::AnswerError,
     connector::{RequestBody, streamed_body},
     encapsulated_body::{MessageSealer, OpenedMessage, read_answer_head},
     endpoint::Endpoint,
     error::ClientError,
     key_problem::{has_type, is_key_problem},
-    pool::{AnswerError, HttpClient},
+    pool::{CheckedOut, HttpClient},
     sealed_body::SealedRequestBody,
 };
 
@@ -59,16 +60,23 @@ impl Relay {
         Self { http: Arc::new(http), target: url.target }
     }
 
+    /// The connections to the relay.
+    pub(crate) fn http(&self) -> &Arc<HttpClient> {
+        &self.http
+    }
+
     /// Encapsulates a request to the gateway's key, and opens the answer up to its head.
     ///
     /// # Errors
     /// [`ClientError::Unencrypted`] for an answer that is not encapsulated, whose text says nothing,
     /// [`ClientError::Unauthenticated`] for one that the gateway did not make for this request, and
     /// [`ClientError::KeyReplaced`] if the gateway has another key now.
-    pub(crate) async fn request(
+    pub(crate) async fn send(
         &self,
+        checked_out: CheckedOut,
         request: Request<RequestBody>,
         key: &BodyPublicKey,
+        connect: Option<Duration>,
     ) -> Result<Response<OpenedMessage>, ClientError> {
         let (head, body) = request.into_parts();
         let sealer = OhttpRequestSealer::new(key, BodyCipher::Aes256Gcm, OhttpForm::Chunked);
@@ -83,7 +91,8 @@ impl Relay {
             .header(INCREMENTAL_NAME, INCREMENTAL)
             .body(streamed_body(body))
             .map_err(ClientError::Request)?;
-        let answer = self.http.request(outer).await?.response;
+        let answered = self.http.send(checked_out, outer, connect).await;
+        let answer = answered.map_err(|unanswered| unanswered.error)?.response;
         let status = answer.status();
         if is_key_problem(&answer) {
             return Err(ClientError::KeyReplaced);

@@ -1,17 +1,19 @@
-//! The end to which the loopback proxy forwards: an attested one, or a gateway behind a proxy that
+//! One end to which the loopback proxy forwards: an attested one, or a gateway behind a proxy that
 //! terminates TLS.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use confide_appraiser::SharedAppraisal;
 use http::{Request, Response};
-use http_body_util::{BodyExt, Either, Limited};
+use http_body_util::Either;
 
 use crate::{
     connector::RequestBody,
-    encrypted_client::{EncryptedAnswerBody, EncryptedClient},
+    encrypted_client::{EncryptedAnswerBody, EncryptedClient, PreparedExchange},
     error::ClientError,
-    pool::{HttpClient, WebSocketAnswer},
+    pool::{CheckedOut, HttpClient, RequestDeadlines, WebSocketAnswer},
+    running_request::RunningRequest,
+    unanswered_request::UnansweredRequest,
 };
 
 /// The end to which requests go.
@@ -24,40 +26,82 @@ pub enum RemoteEnd {
 }
 
 impl RemoteEnd {
-    pub(crate) async fn request(
-        &self,
-        request: Request<RequestBody>,
-    ) -> Result<Response<EncryptedAnswerBody>, ClientError> {
+    /// Opens an attested connection, or finds an attested key.
+    pub(crate) async fn admit(&self) -> Result<(), ClientError> {
         match self {
-            Self::Attested(client) => Ok(client.request(request).await?.response.map(Either::Left)),
-            Self::Encrypted(client) => client.request(request).await,
+            Self::Attested(client) => client.open_connection().await.map(drop),
+            Self::Encrypted(client) => client.find_key().await.map(drop),
         }
     }
 
-    /// Sends one request, whose target is a path, and reads the answer whole, up to `bytes_max` bytes.
-    ///
-    /// # Errors
-    /// Those of [`HttpClient::request`], those of encrypted bodies, and [`ClientError::Answer`] if the
-    /// answer is longer or breaks off.
-    pub async fn fetch(
-        &self,
-        request: Request<RequestBody>,
-        bytes_max: usize,
-    ) -> Result<Response<Bytes>, ClientError> {
-        let (head, body) = self.request(request).await?.into_parts();
-        let body = Limited::new(body, bytes_max).collect().await;
-        let body = body.map_err(ClientError::Answer)?.to_bytes();
-        Ok(Response::from_parts(head, body))
+    /// Whether a request is encrypted.
+    pub(crate) fn is_sealed(&self, request: &Request<RequestBody>) -> bool {
+        match self {
+            Self::Attested(_) => false,
+            Self::Encrypted(client) => client.is_sealed(request),
+        }
     }
 
-    /// Opens a WebSocket, which has no body that could be encrypted.
+    /// Finds what a request needs before anything of it is sent: a place, an admitted connection, and
+    /// a key if it is sealed.
+    pub(crate) async fn prepare(
+        &self,
+        is_sealed: bool,
+        deadlines: RequestDeadlines,
+        running: RunningRequest,
+    ) -> Result<PreparedExchange, ClientError> {
+        match self {
+            Self::Attested(client) => {
+                let checked_out = client.check_out(deadlines, Some(running)).await?;
+                Ok(PreparedExchange { key: None, checked_out, connect: deadlines.connect })
+            }
+            Self::Encrypted(client) => client.prepare(is_sealed, deadlines, running).await,
+        }
+    }
+
+    pub(crate) async fn send(
+        &self,
+        prepared: PreparedExchange,
+        request: Request<RequestBody>,
+    ) -> Result<Response<EncryptedAnswerBody>, Box<UnansweredRequest>> {
+        match self {
+            Self::Attested(client) => {
+                let PreparedExchange { checked_out, connect, .. } = prepared;
+                let answer = client.send(checked_out, request, connect).await?;
+                Ok(answer.response.map(Either::Left))
+            }
+            Self::Encrypted(client) => client.send(prepared, request).await,
+        }
+    }
+
+    /// Opens a connection for a WebSocket, which has no body that could be encrypted.
+    pub(crate) async fn prepare_websocket(
+        &self,
+        deadlines: RequestDeadlines,
+        running: RunningRequest,
+    ) -> Result<CheckedOut, ClientError> {
+        match self {
+            Self::Attested(client) => client.check_out_new(deadlines, Some(running)).await,
+            Self::Encrypted(_) => Err(ClientError::UnencryptedWebSocket),
+        }
+    }
+
     pub(crate) async fn open_websocket(
         &self,
+        checked_out: CheckedOut,
         request: Request<RequestBody>,
     ) -> Result<WebSocketAnswer, ClientError> {
         match self {
-            Self::Attested(client) => client.open_websocket(request).await,
+            Self::Attested(client) => client.open_websocket(checked_out, request).await,
             Self::Encrypted(_) => Err(ClientError::UnencryptedWebSocket),
+        }
+    }
+
+    /// The appraisal of the newest attested connection.
+    pub(crate) fn latest_appraisal(&self) -> Option<SharedAppraisal> {
+        match self {
+            Self::Attested(client) => client.latest_appraisal(),
+            Self::Encrypted(_) => None,
         }
     }
 }

@@ -14,8 +14,9 @@ use confide_encrypted_body::{
 use http_body::{Body, Frame, SizeHint};
 
 use crate::{
+    answer_error::AnswerError,
     connector::{BodyError, RequestBody},
-    pool::{AnswerBody, AnswerError},
+    pool::AnswerBody,
 };
 
 /// The largest number of bytes of text in one frame of a request.

@@ -6,14 +6,13 @@ use std::{
 };
 
 use confide_http::{
-    AdmissionPermit, ClientHandshake, ConnectionPlace, WebSocketLimits, open_client_stream,
-    relay_websocket,
+    ClientHandshake, ConnectionPlace, WebSocketLimits, open_client_stream, relay_websocket,
 };
 use http::response;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 
-use crate::limits::ClientLimits;
+use crate::{limits::ClientLimits, running_request::RequestPlace};
 
 /// A WebSocket that the attested end has accepted, on a connection of its own.
 pub(crate) struct AttestedWebSocket {
@@ -23,7 +22,7 @@ pub(crate) struct AttestedWebSocket {
     /// for on a connection that no longer carries HTTP.
     pub(crate) lifetime: Duration,
     /// The permission to run a request, which a WebSocket counts as.
-    pub(crate) permit: AdmissionPermit,
+    pub(crate) place: RequestPlace,
 }
 
 /// Two streams that the handshake has joined.
@@ -49,7 +48,7 @@ impl WebSocketRelay {
 
     /// Carries bytes until the WebSocket ends; `place` is the place of the local connection.
     pub(crate) async fn run(self, place: &ConnectionPlace, limits: &ClientLimits) {
-        let AttestedWebSocket { stream, lifetime, permit } = self.upstream;
+        let AttestedWebSocket { stream, lifetime, place: request_place } = self.upstream;
         let Some(client) = self.client else { return };
         let Some(client) = open_client_stream(client, limits.websocket_open).await else { return };
         let limits = WebSocketLimits {
@@ -58,7 +57,7 @@ impl WebSocketRelay {
             lifetime,
         };
         relay_websocket(client, TokioIo::new(stream), place, limits).await;
-        drop(permit);
+        drop(request_place);
     }
 }
 

@@ -1,7 +1,6 @@
 //! The model servers of one group: which of them takes the next request, and which requests wait.
 
 use std::{
-    cmp::Ordering as Order,
     collections::VecDeque,
     convert::Infallible,
     sync::{
@@ -12,7 +11,7 @@ use std::{
 };
 
 use confide_evidence::weights_claim::MeasuredWeights;
-use confide_http::{Peer, QueueError};
+use confide_http::{LeastBusyChoice, Peer, QueueError, ServerLoad};
 use http::uri::PathAndQuery;
 use tokio::{sync::oneshot, time::Instant};
 
@@ -51,7 +50,7 @@ impl ServerSet {
         self.0 &= !(1 << index);
     }
 
-    fn indices(self) -> impl Iterator<Item = usize> {
+    fn indices(self) -> impl Iterator<Item = usize> + Clone {
         (0..SERVERS_MAX).filter(move |index| self.0 >> index & 1 == 1)
     }
 }
@@ -91,8 +90,7 @@ pub(crate) struct GroupServer {
 
 #[derive(Default)]
 struct ChoiceState {
-    /// The credit of each server in the weighted round robin.
-    credits: Vec<i64>,
+    least_busy: LeastBusyChoice,
     /// The requests that wait, the oldest first.
     waiting: VecDeque<WaitingRequest>,
 }
@@ -152,7 +150,6 @@ impl ServerGroup {
         self.lists_models |= !server.models.is_empty();
         self.has_bounds |= server.requests_max > 0;
         self.salts_caches |= server.cache_salt;
-        self.lock().credits.push(0);
         self.servers.push(GroupServer {
             pool: Arc::new(pool),
             weights: server.measured_weights(),
@@ -334,32 +331,17 @@ impl ServerGroup {
         Some(index)
     }
 
-    /// Chooses among the healthy candidates, or among all if none is healthy, the one with the
-    /// fewest running requests relative to its weight; `None` if all are busy.
-    ///
-    /// Answers of a model take from milliseconds to minutes, so that equal shares of requests are
-    /// not equal shares of work; the number of running requests shows how busy a server is. Smooth
-    /// weighted round robin decides between equals, so that the weights hold for a single client,
-    /// too.
+    /// Chooses among the healthy candidates, or among all if none is healthy, the least busy one;
+    /// `None` if all are busy.
     fn choose(&self, state: &mut ChoiceState, candidates: ServerSet) -> Option<usize> {
         let healthy = self.select_from(candidates, |server| server.health.is_healthy());
         let preferred = if healthy.is_empty() { candidates } else { healthy };
         let free = self.select_from(preferred, GroupServer::has_capacity);
-        let least =
-            free.indices().map(|index| &self.servers[index]).min_by(|a, b| a.compare_load(b))?;
-        let equals = self.select_from(free, |server| server.compare_load(least).is_eq());
-        let mut chosen = equals.indices().next()?;
-        let mut total = 0;
-        for index in equals.indices() {
-            let weight = i64::from(self.servers[index].weight);
-            state.credits[index] += weight;
-            total += weight;
-            if state.credits[index] > state.credits[chosen] {
-                chosen = index;
-            }
-        }
-        state.credits[chosen] -= total;
-        Some(chosen)
+        let load = |index: usize| {
+            let server = &self.servers[index];
+            ServerLoad { index, running: server.running(), weight: server.weight }
+        };
+        state.least_busy.choose(free.indices().map(load))
     }
 
     /// Admits the requests that wait, the oldest first, as far as servers are free. If a request
@@ -441,12 +423,6 @@ impl GroupServer {
 
     fn has_capacity(&self) -> bool {
         self.requests_max == 0 || self.running() < self.requests_max
-    }
-
-    /// Compares the numbers of running requests, each divided by its server's weight.
-    fn compare_load(&self, other: &Self) -> Order {
-        let product = |running: u32, weight: u32| u64::from(running) * u64::from(weight);
-        product(self.running(), other.weight).cmp(&product(other.running(), self.weight))
     }
 
     async fn check_health(&self, limits: &GatewayLimits) {

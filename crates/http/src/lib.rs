@@ -1,8 +1,8 @@
 //! The HTTP building blocks of this project's programs. For servers: admission, the accept loop,
 //! draining, a bounded queue of requests, guards against silent or stalled peers, and metrics. For
 //! proxies: hop-by-hop header fields, and whether the end of an answer is recognisable. For
-//! clients: URLs of services, and work that callers share. With the feature `websocket`, proxies also
-//! carry WebSockets.
+//! clients: URLs of services, work that callers share, and the choice among servers. With the feature
+//! `websocket`, proxies also carry WebSockets.
 
 mod accept;
 mod activity;
@@ -15,6 +15,7 @@ mod hop;
 pub mod http1;
 mod idle;
 mod interrupt;
+mod least_busy;
 mod linger;
 pub mod metrics;
 mod observed_stream;
@@ -49,6 +50,7 @@ pub use hop::{
 };
 pub use idle::IdleGuard;
 pub use interrupt::interrupt;
+pub use least_busy::{LeastBusyChoice, ServerLoad};
 pub use linger::LingeringBody;
 pub use observed_stream::{ObservedStream, StreamObserver};
 pub use pace::{BodyClock, BodyPace, PaceFault, PacedBody, find_pace_fault};

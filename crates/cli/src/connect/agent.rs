@@ -5,7 +5,7 @@
 
 use std::{fmt::Write as _, net::SocketAddr, time::Duration};
 
-use confide_client::RemoteEnd;
+use confide_client::ReplicaSet;
 use http::{HeaderValue, Request, StatusCode, header};
 use serde_json::{Value, json};
 
@@ -91,9 +91,10 @@ pub(super) struct ServerChoice {
 
 impl ServerChoice {
     /// Asks the verified end for its models.
-    pub(super) async fn find(address: SocketAddr, end: &RemoteEnd) -> Self {
+    pub(super) async fn find(address: SocketAddr, replicas: &ReplicaSet) -> Self {
         let key = std::env::var(API_KEY).ok();
-        let listed = tokio::time::timeout(MODELS_DEADLINE, list_models(end, key.as_deref())).await;
+        let listed =
+            tokio::time::timeout(MODELS_DEADLINE, list_models(replicas, key.as_deref())).await;
         let listed = listed.unwrap_or_else(|_| Err(format!("no answer in {MODELS_DEADLINE:?}")));
         let mut models = listed.unwrap_or_else(|reason| {
             tracing::warn!("the server's models are not known: {reason}; write one's name in place of {UNKNOWN_MODEL}");
@@ -116,7 +117,7 @@ impl ServerChoice {
 
 /// The names of the models that the end lists, without those that a configuration would have to
 /// escape: the end may not be trusted with the user's terminal and files.
-async fn list_models(end: &RemoteEnd, key: Option<&str>) -> Result<Vec<String>, String> {
+async fn list_models(replicas: &ReplicaSet, key: Option<&str>) -> Result<Vec<String>, String> {
     let mut request = Request::get(MODELS_PATH);
     if let Some(key) = key {
         let value = HeaderValue::from_str(&format!("Bearer {key}"));
@@ -125,7 +126,7 @@ async fn list_models(end: &RemoteEnd, key: Option<&str>) -> Result<Vec<String>, 
         request = request.header(header::AUTHORIZATION, value);
     }
     let request = request.body(confide_client::empty_body()).map_err(|error| error.to_string())?;
-    let answer = end.fetch(request, MODELS_BYTES_MAX).await;
+    let answer = replicas.fetch(request, MODELS_BYTES_MAX).await;
     let answer = answer.map_err(|error| confide_client::error_chain(&error))?;
     if answer.status() != StatusCode::OK {
         return Err(format!("{MODELS_PATH} has status {}", answer.status().as_u16()));

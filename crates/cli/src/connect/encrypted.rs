@@ -12,7 +12,7 @@ use std::{
 
 use confide_client::{
     AllowedOrigins, ClientError, ClientLimits, Connector, EncryptedClient, Endpoint, HttpClient,
-    Relay, RelayUrl, ReportJudge, VerificationSource, error_chain,
+    Relay, RelayUrl, ReplicaSet, ReportJudge, VerificationSource, error_chain,
 };
 use confide_encrypted_body::OHTTP_GATEWAY_PATH;
 use confide_evidence::{UnixSeconds, collateral::COLLATERAL_LENGTH_MAX, pem};
@@ -123,7 +123,7 @@ pub(super) fn run(
         let (command, agent) = (args.command, args.agent);
         let local =
             LocalAddress { listener, address, origins, limits, verification, command, agent };
-        local.serve(client.into(), verified, stop).await
+        local.serve(Arc::new(ReplicaSet::of_one(client)), verified, stop).await
     })?
 }
 

@@ -5,9 +5,10 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
 };
 
-use confide_client::{AllowedOrigins, ClientLimits, RemoteEnd, VerificationSource};
+use confide_client::{AllowedOrigins, ClientLimits, ReplicaSet, VerificationSource};
 use serde_json::Value;
 use tokio::net::TcpListener;
 
@@ -69,14 +70,14 @@ impl LocalAddress<'_> {
     /// `stop` resolves or the command ends.
     pub(super) async fn serve(
         self,
-        end: RemoteEnd,
+        replicas: Arc<ReplicaSet>,
         verified: VerifiedEnd<'_>,
         stop: impl Future<Output = ()>,
     ) -> Result<ExitCode, CliError> {
         let Self { listener, address, origins, limits, verification, command, agent } = self;
         let file = agent.agent_file.as_deref().map(create_agent_file).transpose()?;
         let agent = match agent.agent {
-            Some(agent) => Some((agent, ServerChoice::find(address, &end).await)),
+            Some(agent) => Some((agent, ServerChoice::find(address, &replicas).await)),
             None => None,
         };
         let variables = agent.as_ref().map(|(agent, server)| agent.variables(server));
@@ -100,7 +101,8 @@ impl LocalAddress<'_> {
                 Some(command) => status = command.wait().await,
             }
         };
-        let serving = confide_client::serve(listener, end, origins, limits, verification, until);
+        let serving =
+            confide_client::serve(listener, replicas, origins, limits, verification, until);
         let drained = serving.await;
         process::warn_of_cut_connections(drained);
         status

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use confide_client::{
     AllowedOrigins, Binding, ClientLimits, Connector, DrainOutcome, Endpoint, HttpClient,
-    PolicyAppraiser, serve,
+    PolicyAppraiser, ReplicaSet, serve,
 };
 use confide_verifier::Policy;
 use tokio::{
@@ -52,11 +52,21 @@ pub(crate) async fn loopback_with(options: LocalOptions, attested: SocketAddr) -
     let endpoint = Endpoint::parse(&format!("https://{attested}")).unwrap();
     let connector = Connector::with_appraiser(endpoint, None, binding, appraiser, limits).unwrap();
     let client = Arc::new(HttpClient::new(connector, limits, clock));
+    let replicas = Arc::new(ReplicaSet::of_one(client));
+    serve_replicas(replicas, origins, limits).await
+}
+
+/// Opens a loopback address for replicas.
+pub(crate) async fn serve_replicas(
+    replicas: Arc<ReplicaSet>,
+    origins: AllowedOrigins,
+    limits: ClientLimits,
+) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let verification = Arc::new(|| serde_json::Value::Null);
-    let ended = tokio::spawn(serve(listener, client, origins, limits, verification, async {
+    let ended = tokio::spawn(serve(listener, replicas, origins, limits, verification, async {
         let _ = stopped.await;
     }));
     Running { address, stop, ended }

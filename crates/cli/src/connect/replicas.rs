@@ -1,0 +1,95 @@
+//! The replicas that `confide connect` is given: their addresses, their states, and why none is used.
+
+use std::collections::HashSet;
+
+use confide_client::{Blame, ClientError, Endpoint, REPLICAS_MAX, ReplicaFailure, ReplicaStatus};
+use serde_json::{Value, json};
+
+use crate::{error::CliError, refusal::STATUS_REFUSED};
+
+/// Parses the addresses, of which each is given once.
+pub(super) fn parse_urls(urls: &[String], example: &str) -> Result<Vec<Endpoint>, CliError> {
+    if urls.len() > REPLICAS_MAX {
+        let got = urls.len();
+        return Err(CliError::new(format!("wanted at most {REPLICAS_MAX} addresses, got {got}")));
+    }
+    let mut known = HashSet::new();
+    let mut endpoints = Vec::new();
+    for url in urls {
+        let endpoint = Endpoint::parse(url)
+            .map_err(|error| CliError::new(error).with_hint(format!("for instance {example}")))?;
+        if !known.insert(endpoint.clone()) {
+            return Err(CliError::new(format!("{url} is given twice")));
+        }
+        endpoints.push(endpoint);
+    }
+    Ok(endpoints)
+}
+
+/// The addresses, in words.
+pub(super) fn join_urls(urls: &[String]) -> String {
+    urls.join(", ")
+}
+
+/// The failure of all replicas: that of one as it is, and otherwise each with its address. One that
+/// was judged and refused comes first, since it weighs more than one that is away.
+pub(super) fn explain_failures(
+    mut failures: Vec<(String, ClientError)>,
+    explain: impl Fn(&str, &ClientError) -> CliError,
+) -> CliError {
+    failures.sort_by_key(|(_, error)| error.blame() != Blame::Evidence);
+    let Some(((url, error), others)) = failures.split_first() else {
+        return CliError::new("no address was given");
+    };
+    let first = explain(url, error);
+    if others.is_empty() {
+        return first;
+    }
+    let mut text = format!("none of {} replicas is used:\n{}", failures.len(), first.message());
+    for (url, error) in others {
+        text += "\n";
+        text += explain(url, error).message();
+    }
+    let status = if error.blame() == Blame::Evidence { STATUS_REFUSED } else { first.status() };
+    CliError::new(text).with_optional_hint(first.hint_text()).with_status(status)
+}
+
+/// The replica that the verification document describes: the first admitted one, or else the first
+/// one that was admitted earlier.
+pub(super) fn find_described<T>(
+    replicas: &[ReplicaStatus],
+    verified: impl Fn(&ReplicaStatus) -> Option<T>,
+) -> Option<(&ReplicaStatus, T)> {
+    let admitted = replicas.iter().filter(|replica| replica.is_admitted);
+    let others = replicas.iter().filter(|replica| !replica.is_admitted);
+    admitted.chain(others).find_map(|replica| Some((replica, verified(replica)?)))
+}
+
+/// The state of each replica. `describe` gives what was verified of it last.
+pub(super) fn describe_replicas(
+    replicas: &[ReplicaStatus],
+    describe: impl Fn(&ReplicaStatus) -> Option<Value>,
+) -> Value {
+    let describe = |replica: &ReplicaStatus| {
+        let failure = replica.failure.as_ref();
+        json!({
+            "endpoint": replica.url,
+            "state": describe_state(replica.is_admitted, failure),
+            "check": failure.and_then(|failure| failure.check.as_deref()),
+            "reason": failure.map(|failure| &failure.reason),
+            "retry_in_s": replica.retry_in.map(|wait| wait.as_secs_f64().ceil()),
+            "running": replica.running,
+            "verification": describe(replica).unwrap_or_default(),
+        })
+    };
+    replicas.iter().map(describe).collect()
+}
+
+fn describe_state(is_admitted: bool, failure: Option<&ReplicaFailure>) -> &'static str {
+    match failure {
+        _ if is_admitted => "admitted",
+        Some(ReplicaFailure { is_refused: true, .. }) => "refused",
+        Some(_) => "unreachable",
+        None => "not judged",
+    }
+}

@@ -1,0 +1,403 @@
+//! The replicas of one service: each is admitted by itself, and requests are spread over those that
+//! are. One that is refused or cannot be reached is left out, and tried again later.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use confide_appraiser::SharedAppraisal;
+use confide_http::{LeastBusyChoice, ServerLoad};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Limited};
+use tokio::{
+    sync::{Notify, mpsc},
+    task::JoinSet,
+    time::Instant,
+};
+
+use crate::{
+    connector::RequestBody,
+    encrypted_client::EncryptedAnswerBody,
+    error::{Blame, ClientError},
+    pool::{RequestDeadlines, WebSocketAnswer},
+    remote_end::RemoteEnd,
+    replica_health::{ReplicaFailure, ReplicaHealth},
+    running_request::{RunningCount, RunningRequest},
+};
+
+/// The largest number of replicas.
+pub const REPLICAS_MAX: usize = 16;
+/// The longest wait for one replica while another could take the request, or while the program
+/// starts and another is admitted.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The replicas of one service, among which each request has a choice.
+///
+/// A request goes to the replica with the fewest running ones of those that are admitted. If nothing
+/// of it could be sent there, it goes to the next one, to each at most once.
+pub struct ReplicaSet {
+    members: Mutex<Members>,
+    /// Tells that a replica is left out.
+    left_out: Notify,
+}
+
+struct Members {
+    /// At most [`REPLICAS_MAX`].
+    replicas: Vec<Arc<Replica>>,
+    choice: LeastBusyChoice,
+}
+
+struct Replica {
+    url: String,
+    end: RemoteEnd,
+    running: RunningCount,
+    health: Mutex<ReplicaHealth>,
+}
+
+/// The replica for a request.
+struct Chosen {
+    replica: Arc<Replica>,
+    running: RunningRequest,
+    deadlines: RequestDeadlines,
+}
+
+/// The state of one replica.
+pub struct ReplicaStatus {
+    /// The address.
+    pub url: String,
+    /// Whether requests go to it.
+    pub is_admitted: bool,
+    /// The reason why none do; also `None` before it was tried.
+    pub failure: Option<ReplicaFailure>,
+    /// The time until it is tried again, if it is left out.
+    pub retry_in: Option<Duration>,
+    /// The number of requests that run on it.
+    pub running: u32,
+    /// The appraisal of its newest connection, if connections are attested.
+    pub appraisal: Option<SharedAppraisal>,
+}
+
+impl ReplicaSet {
+    /// The replicas with their addresses, of which the first [`REPLICAS_MAX`] are used.
+    pub fn new(replicas: impl IntoIterator<Item = (String, RemoteEnd)>) -> Self {
+        let replicas = replicas.into_iter().take(REPLICAS_MAX);
+        let replicas = replicas.map(|(url, end)| Arc::new(Replica::new(url, end))).collect();
+        let members = Members { replicas, choice: LeastBusyChoice::default() };
+        Self { members: Mutex::new(members), left_out: Notify::new() }
+    }
+
+    /// A set of one replica, whose address does not show.
+    pub fn of_one(end: impl Into<RemoteEnd>) -> Self {
+        Self::new([(String::new(), end.into())])
+    }
+
+    /// Tries all replicas at once, until each is admitted or not, but not for long once one is.
+    ///
+    /// # Errors
+    /// The reason for each address, if none is admitted.
+    pub async fn open(self: &Arc<Self>) -> Result<(), Vec<(String, ClientError)>> {
+        let (told, mut outcomes) = mpsc::unbounded_channel();
+        for replica in self.list() {
+            replica.lock_health().begin_try(Instant::now());
+            let (set, told) = (self.clone(), told.clone());
+            // It goes on where this does not wait for it.
+            tokio::spawn(async move {
+                let failed = set.try_replica(&replica).await.err();
+                let _ = told.send((replica.url.clone(), failed));
+            });
+        }
+        drop(told);
+        let (mut failures, mut deadline) = (Vec::new(), None);
+        loop {
+            let outcome = match deadline {
+                None => outcomes.recv().await,
+                Some(deadline) => {
+                    tokio::time::timeout_at(deadline, outcomes.recv()).await.ok().flatten()
+                }
+            };
+            match outcome {
+                Some((url, Some(error))) => failures.push((url, error)),
+                Some((_, None)) => {
+                    deadline.get_or_insert(Instant::now() + PATIENCE);
+                }
+                None if deadline.is_some() => return Ok(()),
+                None => return Err(failures),
+            }
+        }
+    }
+
+    /// Keeps evidence fresh, and tries replicas that are left out, until it is dropped.
+    pub async fn maintain(self: Arc<Self>) -> Infallible {
+        let mut tasks = JoinSet::new();
+        for replica in self.list() {
+            if let RemoteEnd::Attested(client) = &replica.end {
+                let client = client.clone();
+                tasks.spawn(async move { match client.keep_fresh().await {} });
+            }
+        }
+        loop {
+            while tasks.try_join_next().is_some() {}
+            let now = Instant::now();
+            for replica in self.list_others() {
+                if replica.lock_health().begin_try(now) {
+                    let set = self.clone();
+                    tasks.spawn(async move {
+                        // The outcome is remembered and logged.
+                        let _ = set.try_replica(&replica).await;
+                    });
+                }
+            }
+            let due = |replica: &Arc<Replica>| replica.lock_health().next_try(now);
+            let next = self.list_others().iter().filter_map(due).min();
+            tokio::select! {
+                () = self.left_out.notified() => {}
+                Some(_) = tasks.join_next() => {}
+                () = sleep_until(next) => {}
+            }
+        }
+    }
+
+    /// The state of each replica.
+    pub fn describe(&self) -> Vec<ReplicaStatus> {
+        let now = Instant::now();
+        self.list().iter().map(|replica| replica.describe(now)).collect()
+    }
+
+    /// Sends one request to one of the replicas.
+    ///
+    /// # Errors
+    /// Those of [`crate::HttpClient::request`] and of encrypted bodies. If no replica took the
+    /// request, the error of one that was refused, or else of the last one that was tried.
+    pub(crate) async fn request(
+        &self,
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<EncryptedAnswerBody>, ClientError> {
+        let mut attempts = Attempts::default();
+        loop {
+            let Some(chosen) = self.choose(&attempts) else { return Err(attempts.into_error()) };
+            let Chosen { replica, running, deadlines } = chosen;
+            let is_sealed = replica.end.is_sealed(&request);
+            let error = match replica.end.prepare(is_sealed, deadlines, running).await {
+                Ok(prepared) => match replica.end.send(prepared, request).await {
+                    Ok(answer) => {
+                        self.record_admission(&replica);
+                        return Ok(answer);
+                    }
+                    Err(unanswered) => match unanswered.unsent {
+                        Some(unsent) => {
+                            request = unsent;
+                            unanswered.error
+                        }
+                        None => return Err(unanswered.error),
+                    },
+                },
+                Err(error) => error,
+            };
+            self.record_attempt(&mut attempts, replica, error)?;
+        }
+    }
+
+    /// Opens a WebSocket to one of the replicas.
+    pub(crate) async fn open_websocket(
+        &self,
+        request: Request<RequestBody>,
+    ) -> Result<WebSocketAnswer, ClientError> {
+        let mut attempts = Attempts::default();
+        loop {
+            let Some(chosen) = self.choose(&attempts) else { return Err(attempts.into_error()) };
+            let Chosen { replica, running, deadlines } = chosen;
+            match replica.end.prepare_websocket(deadlines, running).await {
+                Ok(checked_out) => {
+                    self.record_admission(&replica);
+                    return replica.end.open_websocket(checked_out, request).await;
+                }
+                Err(error) => self.record_attempt(&mut attempts, replica, error)?,
+            }
+        }
+    }
+
+    /// Sends one request, whose target is a path, and reads the answer whole, up to `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// Those of a request, and [`ClientError::Answer`] if the answer is longer or breaks off.
+    pub async fn fetch(
+        &self,
+        request: Request<RequestBody>,
+        bytes_max: usize,
+    ) -> Result<Response<Bytes>, ClientError> {
+        let (head, body) = self.request(request).await?.into_parts();
+        let body = Limited::new(body, bytes_max).collect().await;
+        let body = body.map_err(ClientError::Answer)?.to_bytes();
+        Ok(Response::from_parts(head, body))
+    }
+
+    /// Chooses the least busy of the admitted replicas that were not tried yet, or of all others if
+    /// none of them is admitted. While there is another choice, the request does not wait long for it.
+    fn choose(&self, attempts: &Attempts) -> Option<Chosen> {
+        let mut members = self.lock_members();
+        let Members { replicas, choice } = &mut *members;
+        let untried = |replica: &Arc<Replica>| {
+            !attempts.tried.iter().any(|tried| Arc::ptr_eq(tried, replica))
+        };
+        let others: Vec<usize> =
+            (0..replicas.len()).filter(|&index| untried(&replicas[index])).collect();
+        let is_admitted = |&index: &usize| replicas[index].lock_health().is_admitted();
+        let admitted: Vec<usize> = others.iter().copied().filter(is_admitted).collect();
+        let preferred = if admitted.is_empty() { &others } else { &admitted };
+        let load = |&index: &usize| ServerLoad {
+            index,
+            running: replicas[index].running.current(),
+            weight: 1,
+        };
+        let replica = replicas[choice.choose(preferred.iter().map(load))?].clone();
+        let running = replica.running.begin_request();
+        let connect = (preferred.len() > 1).then_some(PATIENCE);
+        let deadlines = RequestDeadlines { connect, ..RequestDeadlines::default() };
+        Some(Chosen { replica, running, deadlines })
+    }
+
+    /// Notes that a replica took no byte of a request, which may go to the next one.
+    ///
+    /// # Errors
+    /// The error, if it is not the replica's.
+    fn record_attempt(
+        &self,
+        attempts: &mut Attempts,
+        replica: Arc<Replica>,
+        error: ClientError,
+    ) -> Result<(), ClientError> {
+        let is_of_this_end = matches!(
+            error,
+            ClientError::Busy { .. }
+                | ClientError::QueueFull { .. }
+                | ClientError::UnencryptedWebSocket
+        );
+        if is_of_this_end || error.blame() == Blame::Local {
+            return Err(error);
+        }
+        let is_slow = matches!(
+            error,
+            ClientError::DialTimeout { .. } | ClientError::ReportUnavailable { .. }
+        );
+        match is_slow && replica.lock_health().is_admitted() {
+            // It may only be busy: the next try, which has more time, shows that.
+            true => self.forget_admission(&replica),
+            false => self.record_failure(&replica, &error),
+        }
+        attempts.tried.push(replica);
+        // That a replica is refused must not be hidden by another one that is only away.
+        let is_refusal = |error: &ClientError| error.blame() == Blame::Evidence;
+        if is_refusal(&error) || !attempts.error.as_ref().is_some_and(is_refusal) {
+            attempts.error = Some(error);
+        }
+        Ok(())
+    }
+
+    /// Has a replica admitted anew in the background, before requests go to it again.
+    fn forget_admission(&self, replica: &Replica) {
+        replica.lock_health().forget_admission();
+        self.left_out.notify_one();
+    }
+
+    /// Tries to admit one replica, and remembers the outcome.
+    async fn try_replica(&self, replica: &Arc<Replica>) -> Result<(), ClientError> {
+        let admitted = replica.end.admit().await;
+        replica.lock_health().end_try();
+        match &admitted {
+            Ok(()) => self.record_admission(replica),
+            Err(error) => self.record_failure(replica, error),
+        }
+        admitted
+    }
+
+    fn record_admission(&self, replica: &Replica) {
+        if replica.lock_health().record_admission() && self.has_choice() {
+            tracing::warn!(replica = replica.url, "a replica is admitted again");
+        }
+    }
+
+    fn record_failure(&self, replica: &Replica, error: &ClientError) {
+        let news = replica.lock_health().record_failure(error, Instant::now());
+        self.left_out.notify_one();
+        let Some(ReplicaFailure { is_refused, check, reason }) = news else { return };
+        if !self.has_choice() {
+            return;
+        }
+        match is_refused {
+            true => tracing::error!(
+                replica = replica.url,
+                check = check.unwrap_or_default(),
+                reason,
+                "a replica does not satisfy the policy: it is left out, and nothing is sent to it"
+            ),
+            false => tracing::warn!(replica = replica.url, reason, "a replica is left out"),
+        }
+    }
+
+    fn has_choice(&self) -> bool {
+        self.lock_members().replicas.len() > 1
+    }
+
+    fn list(&self) -> Vec<Arc<Replica>> {
+        self.lock_members().replicas.clone()
+    }
+
+    /// The replicas that are tried in the background: none if there is only one, which every request
+    /// tries.
+    fn list_others(&self) -> Vec<Arc<Replica>> {
+        let replicas = self.list();
+        if replicas.len() > 1 { replicas } else { Vec::new() }
+    }
+
+    fn lock_members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Replica {
+    fn new(url: String, end: RemoteEnd) -> Self {
+        Self { url, end, running: RunningCount::default(), health: Mutex::default() }
+    }
+
+    fn describe(&self, now: Instant) -> ReplicaStatus {
+        let health = self.lock_health();
+        let failure = health.failure().cloned();
+        let next = health.next_try(now).filter(|_| failure.is_some());
+        ReplicaStatus {
+            url: self.url.clone(),
+            is_admitted: health.is_admitted(),
+            failure,
+            retry_in: next.map(|next| next.saturating_duration_since(now)),
+            running: self.running.current(),
+            appraisal: self.end.latest_appraisal(),
+        }
+    }
+
+    fn lock_health(&self) -> MutexGuard<'_, ReplicaHealth> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The replicas that took no byte of a request, and why.
+#[derive(Default)]
+struct Attempts {
+    tried: Vec<Arc<Replica>>,
+    error: Option<ClientError>,
+}
+
+impl Attempts {
+    fn into_error(self) -> ClientError {
+        self.error.unwrap_or(ClientError::NoReplica)
+    }
+}
+
+/// Sleeps until then, or for ever.
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
