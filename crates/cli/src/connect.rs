@@ -177,12 +177,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         .map_err(|error| CliError::new(format!("--allow-origin: {error}")))?;
     let policy = policy::file::read_policy(&args.policy)?;
     if args.encrypted_bodies {
-        let [url] = &args.urls[..] else {
-            return Err(CliError::new("several addresses are for attested TLS")
-                .with_hint("give one address, or omit --encrypted-bodies"));
-        };
         let connection = EncryptedConnection {
-            url,
+            urls: &args.urls,
             policy: policy::file::add_root(policy, args.root.as_deref())?,
             collateral: args.collateral.as_deref(),
             tls_ca: args.tls_ca.as_deref(),

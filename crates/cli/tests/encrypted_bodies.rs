@@ -93,10 +93,14 @@ impl Proxy {
             let _ = client.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
             return;
         }
-        let is_report = request.starts_with(b"GET ");
+        let is_report = request.starts_with(b"GET /v1/aci/attestation");
         let trick = *self.trick.lock().unwrap();
-        let is_for_reports = matches!(trick, Trick::OtherKey | Trick::OtherKeyset);
-        let trick = if is_report == is_for_reports { trick } else { Trick::Honesty };
+        let is_played = match trick {
+            Trick::OtherKey | Trick::OtherKeyset => is_report,
+            // Nor does it touch the list of keys, for which nothing vouches.
+            _ => !request.starts_with(b"GET "),
+        };
+        let trick = if is_played { trick } else { Trick::Honesty };
         if trick == Trick::NoAnnouncement {
             let text = String::from_utf8_lossy(&request[..find(&request, b"\r\n\r\n").unwrap()]);
             let line = text.lines().find(|line| line.starts_with("confide-body-end")).unwrap();

@@ -1,11 +1,14 @@
 //! Sends requests through a proxy that terminates TLS, with bodies encrypted to a key that the
 //! gateway's evidence covers (docs/encrypted-bodies.md).
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use confide_encrypted_body::{
-    ANSWER_NONCE_FIELD, AnswerNonce, BodyEnd, BodyPublicKey, ENCAPSULATED_KEY_FIELD, END_FIELD,
-    EncryptedBodyError, ExchangeSecret, RequestSealer,
+    ANSWER_NONCE_FIELD, AnswerNonce, BodyEnd, BodyKeyId, BodyPublicKey, ENCAPSULATED_KEY_FIELD,
+    END_FIELD, EncryptedBodyError, ExchangeSecret, KEY_ID_FIELD, RequestSealer,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body;
@@ -16,7 +19,7 @@ use crate::{
     connector::{RequestBody, streamed_body},
     encapsulated_body::OpenedMessage,
     error::ClientError,
-    gateway_report::{ReportJudge, fetch_key},
+    gateway_report::{ReportJudge, fetch_key, fetch_listed_keys},
     key_problem::is_key_problem,
     pool::{AnswerBody, CheckedOut, HttpClient, RequestDeadlines},
     relay::Relay,
@@ -27,6 +30,7 @@ use crate::{
 };
 
 const KEY_FIELD: HeaderName = HeaderName::from_static(ENCAPSULATED_KEY_FIELD);
+const KEY_ID: HeaderName = HeaderName::from_static(KEY_ID_FIELD);
 const BODY_END_FIELD: HeaderName = HeaderName::from_static(END_FIELD);
 const NONCE_FIELD: HeaderName = HeaderName::from_static(ANSWER_NONCE_FIELD);
 
@@ -44,10 +48,30 @@ pub(crate) struct PreparedExchange {
 }
 
 /// A client whose request bodies only an attested gateway can read.
+///
+/// Of several gateways behind one address it uses one, by the identifier of that one's key.
 pub struct EncryptedClient {
-    http: Arc<HttpClient>,
+    http: HttpClient,
     key: Arc<SharedKey>,
-    relay: Option<Relay>,
+    latest: Arc<LatestKey>,
+    relay: Option<Arc<Relay>>,
+    reports: ReportRules,
+}
+
+/// How reports are judged, and for how long.
+#[derive(Clone)]
+struct ReportRules {
+    judge: ReportJudge,
+    age_max: Duration,
+    /// Returns Unix seconds.
+    clock: fn() -> u64,
+}
+
+/// The key that was judged last, and the one by which the gateway is asked for.
+#[derive(Default)]
+struct LatestKey {
+    judged: Mutex<Option<JudgedKey>>,
+    named: Mutex<Option<BodyKeyId>>,
 }
 
 impl EncryptedClient {
@@ -59,19 +83,60 @@ impl EncryptedClient {
         age_max: Duration,
         clock: fn() -> u64,
     ) -> Self {
-        let http = Arc::new(http);
-        let fetching = http.clone();
-        let fetch: KeyFetch = Box::new(move || {
-            let (http, judge) = (fetching.clone(), judge.clone());
-            Box::pin(async move { fetch_key(&http, judge).await })
-        });
-        Self { http, key: SharedKey::new(fetch, age_max, clock), relay: None }
+        Self::with_key(http, None, ReportRules { judge, age_max, clock }, None)
     }
 
     /// The client, which now sends every request through `relay`, encapsulated whole. Only reports
     /// still come by the connection to the gateway's address.
-    pub fn through_relay(self, relay: Relay) -> Self {
+    pub fn through_relay(self, relay: Arc<Relay>) -> Self {
         Self { relay: Some(relay), ..self }
+    }
+
+    /// A client of another gateway behind the same address, which has the key `id`. Its report still
+    /// has to be fetched and judged.
+    pub(crate) fn for_key(&self, id: BodyKeyId) -> Self {
+        Self::with_key(self.http.clone(), self.relay.clone(), self.reports.clone(), Some(id))
+    }
+
+    fn with_key(
+        http: HttpClient,
+        relay: Option<Arc<Relay>>,
+        reports: ReportRules,
+        named: Option<BodyKeyId>,
+    ) -> Self {
+        let latest = Arc::new(LatestKey { named: Mutex::new(named), ..LatestKey::default() });
+        let ReportRules { judge, age_max, clock } = reports.clone();
+        let (fetching, fetched) = (http.clone(), latest.clone());
+        let fetch: KeyFetch = Box::new(move || {
+            let (http, judge, latest) = (fetching.clone(), judge.clone(), fetched.clone());
+            Box::pin(async move {
+                let named = *lock(&latest.named);
+                let judged = fetch_key(&http, judge, named).await?;
+                *lock(&latest.named) = Some(judged.key.key_id());
+                *lock(&latest.judged) = Some(judged.clone());
+                Ok(judged)
+            })
+        });
+        Self { http, key: SharedKey::new(fetch, age_max, clock), latest, relay, reports }
+    }
+
+    /// The key that was judged last.
+    pub(crate) fn latest_key(&self) -> Option<JudgedKey> {
+        lock(&self.latest.judged).clone()
+    }
+
+    /// The identifier of that key, or of the one by which the gateway is asked for.
+    pub(crate) fn key_id(&self) -> Option<BodyKeyId> {
+        *lock(&self.latest.named)
+    }
+
+    /// The identifiers of the keys that the proxy's answer lists, of the kind of the judged one.
+    /// Nothing vouches for them: each is judged by its own report.
+    pub(crate) async fn list_key_ids(&self) -> Result<Vec<BodyKeyId>, ClientError> {
+        let kem = lock(&self.latest.judged).as_ref().map(|judged| judged.key.kem());
+        let listed = fetch_listed_keys(&self.http).await?;
+        let listed = listed.iter().filter(|key| Some(key.kem()) == kem);
+        Ok(listed.map(BodyPublicKey::key_id).collect())
     }
 
     /// Fetches and judges a report unless the last one is recent. Requests that come together fetch
@@ -112,7 +177,7 @@ impl EncryptedClient {
                 Some(found.map_err(|_| ClientError::ReportUnavailable { reason: reason() })??)
             }
         };
-        let http = self.relay.as_ref().map_or(&self.http, Relay::http);
+        let http = self.relay.as_deref().map_or(&self.http, Relay::http);
         let checked_out = http.check_out(deadlines, Some(running)).await?;
         Ok(PreparedExchange { key, checked_out, connect })
     }
@@ -142,7 +207,15 @@ impl EncryptedClient {
         };
         // A sealed request is for one key, so none is handed back to be sent elsewhere.
         answered.map_err(|error| {
-            if matches!(error, ClientError::KeyReplaced) {
+            // Where there is another replica, a new report shows whether this one can be reached.
+            let is_lost = match error {
+                ClientError::KeyReplaced => true,
+                ClientError::Unencrypted { status } => {
+                    status.is_server_error() && connect.is_some()
+                }
+                _ => false,
+            };
+            if is_lost {
                 self.key.forget(&judged);
             }
             UnansweredRequest::from_sent(error)
@@ -184,6 +257,8 @@ fn seal_request(
         head.headers.remove(name);
     }
     head.headers.insert(KEY_FIELD, encapsulated);
+    let id = HeaderValue::from_str(&key.key_id().to_string());
+    head.headers.insert(KEY_ID, id.map_err(|error| ClientError::Request(error.into()))?);
     if let Some(value) = BodyEnd::FinalFrame.field_value() {
         head.headers.insert(BODY_END_FIELD, HeaderValue::from_static(value));
     }
@@ -229,4 +304,8 @@ fn find_nonce(headers: &HeaderMap) -> Result<AnswerNonce, EncryptedBodyError> {
         (Some(value), None) => AnswerNonce::parse(value.as_bytes()),
         _ => Err(EncryptedBodyError::AnswerNonce),
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

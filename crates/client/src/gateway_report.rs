@@ -5,6 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use confide_encrypted_body::{
+    BodyKeyId, BodyPublicKey, KEY_ID_FIELD, OHTTP_GATEWAY_PATH, parse_key_configs,
+};
 use confide_http::error_chain;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
@@ -12,6 +15,7 @@ use http_body_util::{BodyExt, Limited};
 use crate::{
     connector::empty_body,
     error::ClientError,
+    key_problem::is_key_problem,
     pool::{AnswerBody, HttpClient},
     shared_key::{JudgedKey, KeyFailure},
 };
@@ -20,6 +24,8 @@ use crate::{
 const REPORT_PATH: &str = "/v1/aci/attestation";
 /// The largest number of bytes of a report.
 const REPORT_BYTES_MAX: usize = 1024 * 1024;
+/// The largest number of bytes of a list of keys: 16 of the hybrid kind.
+const KEYS_BYTES_MAX: usize = 32 * 1024;
 /// How long a report is requested again while the gateway is busy with others, and the time from one
 /// try to the next, which varies by half so that clients do not keep in step.
 const REPORT_WAIT: Duration = Duration::from_secs(24);
@@ -32,15 +38,22 @@ pub const REPORT_NONCE_BYTES: usize = 32;
 pub type ReportJudge =
     Arc<dyn Fn(&[u8], &[u8; REPORT_NONCE_BYTES]) -> Result<JudgedKey, String> + Send + Sync>;
 
-/// Requests a report and judges it.
+/// Requests a report and judges it. Of several gateways behind the proxy, that is asked which has the
+/// key `named`, if it still has it and the proxy knows it.
 pub(crate) async fn fetch_key(
     http: &HttpClient,
     judge: ReportJudge,
+    named: Option<BodyKeyId>,
 ) -> Result<JudgedKey, KeyFailure> {
     let unavailable = |reason: String| KeyFailure::Unavailable { reason };
     let mut nonce = [0; REPORT_NONCE_BYTES];
     getrandom::fill(&mut nonce).map_err(|error| unavailable(error.to_string()))?;
-    let answer = request_report(http, &nonce).await;
+    let mut answer = request_report(http, &nonce, named).await;
+    if named.is_some() && answer.as_ref().is_ok_and(is_key_problem) {
+        // The answer holds a connection.
+        drop(answer);
+        answer = request_report(http, &nonce, None).await;
+    }
     let answer = answer.map_err(|error| unavailable(error_chain(&error)))?;
     let status = answer.status();
     if status != StatusCode::OK {
@@ -63,11 +76,16 @@ pub(crate) async fn fetch_key(
 async fn request_report(
     http: &HttpClient,
     nonce: &[u8; REPORT_NONCE_BYTES],
+    named: Option<BodyKeyId>,
 ) -> Result<Response<AnswerBody>, ClientError> {
     let target = format!("{REPORT_PATH}?nonce={}", hex::encode(nonce));
     let began = Instant::now();
     loop {
-        let request = Request::get(&target).body(empty_body()).map_err(ClientError::Request)?;
+        let mut request = Request::get(&target);
+        if let Some(id) = named {
+            request = request.header(KEY_ID_FIELD, id.to_string());
+        }
+        let request = request.body(empty_body()).map_err(ClientError::Request)?;
         let answer = http.request(request).await?.response;
         if began.elapsed() >= REPORT_WAIT || !is_busy(answer.status()) {
             return Ok(answer);
@@ -81,6 +99,21 @@ async fn request_report(
         let more = REPORT_PAUSE_MS * u64::from(u16::from_be_bytes(random)) / u64::from(u16::MAX);
         tokio::time::sleep(Duration::from_millis(REPORT_PAUSE_MS + more)).await;
     }
+}
+
+/// Requests the public keys of the gateways behind the proxy, for which nothing vouches.
+pub(crate) async fn fetch_listed_keys(
+    http: &HttpClient,
+) -> Result<Vec<BodyPublicKey>, ClientError> {
+    let unavailable = |reason: String| ClientError::ReportUnavailable { reason };
+    let request = Request::get(OHTTP_GATEWAY_PATH).body(empty_body());
+    let answer = http.request(request.map_err(ClientError::Request)?).await?.response;
+    if answer.status() != StatusCode::OK {
+        return Err(unavailable(format!("status {} instead of keys", answer.status())));
+    }
+    let keys = Limited::new(answer.into_body(), KEYS_BYTES_MAX).collect().await;
+    let keys = keys.map_err(ClientError::Answer)?.to_bytes();
+    parse_key_configs(&keys).map_err(ClientError::Encryption)
 }
 
 fn is_busy(status: StatusCode) -> bool {

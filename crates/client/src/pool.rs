@@ -32,7 +32,8 @@ use crate::{
 /// Every new connection is appraised. One whose claims have expired is dropped before the next
 /// request; one whose evidence is older than [`ClientLimits::age_max`] is asked for fresh evidence
 /// (session binding), or dropped. One that claims another guarantee
-/// than the first connection is refused.
+/// than the first connection is refused. Clones share connections and limits.
+#[derive(Clone)]
 pub struct HttpClient {
     shared: Arc<PoolState>,
 }

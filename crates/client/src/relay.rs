@@ -1,11 +1,11 @@
 //! Sends requests to a gateway through a relay of OHTTP (RFC 9458, in chunks): the relay sees neither
 //! requests nor answers, and the gateway does not see from where they come.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use confide_encrypted_body::{
-    BodyCipher, BodyPublicKey, ControlData, INCREMENTAL, INCREMENTAL_FIELD, MessageField,
-    MessageHead, OhttpForm, OhttpRequestSealer,
+    BodyCipher, BodyPublicKey, ControlData, INCREMENTAL, INCREMENTAL_FIELD, KEY_ID_FIELD,
+    MessageField, MessageHead, OhttpForm, OhttpRequestSealer,
 };
 use confide_http::{HttpUrl, Scheme, remove_hop_by_hop};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header, request};
@@ -26,7 +26,7 @@ const WANTED: &str = "https://HOST[:PORT][/PATH] without user or fragment";
 
 /// A relay that passes encapsulated requests on to one gateway.
 pub struct Relay {
-    http: Arc<HttpClient>,
+    http: HttpClient,
     target: Uri,
 }
 
@@ -57,11 +57,11 @@ impl RelayUrl {
 impl Relay {
     /// A relay that is reached by `http`, whose connections lead to the endpoint of `url`.
     pub fn new(http: HttpClient, url: RelayUrl) -> Self {
-        Self { http: Arc::new(http), target: url.target }
+        Self { http, target: url.target }
     }
 
     /// The connections to the relay.
-    pub(crate) fn http(&self) -> &Arc<HttpClient> {
+    pub(crate) fn http(&self) -> &HttpClient {
         &self.http
     }
 
@@ -89,6 +89,7 @@ impl Relay {
             .uri(self.target.clone())
             .header(header::CONTENT_TYPE, OhttpForm::Chunked.request_type())
             .header(INCREMENTAL_NAME, INCREMENTAL)
+            .header(KEY_ID_FIELD, key.key_id().to_string())
             .body(streamed_body(body))
             .map_err(ClientError::Request)?;
         let answered = self.http.send(checked_out, outer, connect).await;

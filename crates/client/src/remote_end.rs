@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use confide_appraiser::SharedAppraisal;
+use confide_encrypted_body::BodyKeyId;
 use http::{Request, Response};
 use http_body_util::Either;
 
@@ -13,6 +14,7 @@ use crate::{
     error::ClientError,
     pool::{CheckedOut, HttpClient, RequestDeadlines, WebSocketAnswer},
     running_request::RunningRequest,
+    shared_key::JudgedKey,
     unanswered_request::UnansweredRequest,
 };
 
@@ -102,6 +104,22 @@ impl RemoteEnd {
         match self {
             Self::Attested(client) => client.latest_appraisal(),
             Self::Encrypted(_) => None,
+        }
+    }
+
+    /// The key that was judged last, if requests are encrypted.
+    pub(crate) fn latest_key(&self) -> Option<JudgedKey> {
+        match self {
+            Self::Attested(_) => None,
+            Self::Encrypted(client) => client.latest_key(),
+        }
+    }
+
+    /// The identifier of the key of the gateway, if requests are encrypted.
+    pub(crate) fn key_id(&self) -> Option<BodyKeyId> {
+        match self {
+            Self::Attested(_) => None,
+            Self::Encrypted(client) => client.key_id(),
         }
     }
 }

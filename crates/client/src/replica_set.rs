@@ -1,5 +1,6 @@
 //! The replicas of one service: each is admitted by itself, and requests are spread over those that
-//! are. One that is refused or cannot be reached is left out, and tried again later.
+//! are. One that is refused or cannot be reached is left out, and tried again later. Where requests
+//! are encrypted, several replicas may be behind one address; each is known by its key.
 
 use std::{
     convert::Infallible,
@@ -9,9 +10,11 @@ use std::{
 
 use bytes::Bytes;
 use confide_appraiser::SharedAppraisal;
+use confide_encrypted_body::BodyKeyId;
 use confide_http::{LeastBusyChoice, ServerLoad};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Limited};
+use serde_json::Value;
 use tokio::{
     sync::{Notify, mpsc},
     task::JoinSet,
@@ -20,7 +23,7 @@ use tokio::{
 
 use crate::{
     connector::RequestBody,
-    encrypted_client::EncryptedAnswerBody,
+    encrypted_client::{EncryptedAnswerBody, EncryptedClient},
     error::{Blame, ClientError},
     pool::{RequestDeadlines, WebSocketAnswer},
     remote_end::RemoteEnd,
@@ -33,6 +36,12 @@ pub const REPLICAS_MAX: usize = 16;
 /// The longest wait for one replica while another could take the request, or while the program
 /// starts and another is admitted.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The time between two looks at the keys that an address lists, and the shortest after a key was
+/// replaced.
+const LISTING_EVERY: Duration = Duration::from_secs(30);
+const LISTING_PAUSE: Duration = Duration::from_secs(1);
+/// The longest time for such a list.
+const LISTING_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The replicas of one service, among which each request has a choice.
 ///
@@ -40,8 +49,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// of it could be sent there, it goes to the next one, to each at most once.
 pub struct ReplicaSet {
     members: Mutex<Members>,
-    /// Tells that a replica is left out.
+    /// Tells that a replica is left out, or was found.
     left_out: Notify,
+    /// Tells that a gateway no longer has the key that is known of it.
+    key_replaced: Notify,
 }
 
 struct Members {
@@ -55,6 +66,8 @@ struct Replica {
     end: RemoteEnd,
     running: RunningCount,
     health: Mutex<ReplicaHealth>,
+    /// Whether it was found by its key, behind the address of another one.
+    is_found: bool,
 }
 
 /// The replica for a request.
@@ -78,15 +91,20 @@ pub struct ReplicaStatus {
     pub running: u32,
     /// The appraisal of its newest connection, if connections are attested.
     pub appraisal: Option<SharedAppraisal>,
+    /// The identifier of its key, if requests are encrypted.
+    pub key_id: Option<String>,
+    /// What was verified of that key.
+    pub key_verification: Option<Value>,
 }
 
 impl ReplicaSet {
     /// The replicas with their addresses, of which the first [`REPLICAS_MAX`] are used.
     pub fn new(replicas: impl IntoIterator<Item = (String, RemoteEnd)>) -> Self {
         let replicas = replicas.into_iter().take(REPLICAS_MAX);
-        let replicas = replicas.map(|(url, end)| Arc::new(Replica::new(url, end))).collect();
+        let replicas = replicas.map(|(url, end)| Arc::new(Replica::new(url, end, false))).collect();
         let members = Members { replicas, choice: LeastBusyChoice::default() };
-        Self { members: Mutex::new(members), left_out: Notify::new() }
+        let (left_out, key_replaced) = Default::default();
+        Self { members: Mutex::new(members), left_out, key_replaced }
     }
 
     /// A set of one replica, whose address does not show.
@@ -129,13 +147,22 @@ impl ReplicaSet {
         }
     }
 
-    /// Keeps evidence fresh, and tries replicas that are left out, until it is dropped.
+    /// Keeps evidence fresh, tries replicas that are left out, and looks for others behind the address of
+    /// a proxy, until it is dropped.
     pub async fn maintain(self: Arc<Self>) -> Infallible {
         let mut tasks = JoinSet::new();
         for replica in self.list() {
-            if let RemoteEnd::Attested(client) = &replica.end {
-                let client = client.clone();
-                tasks.spawn(async move { match client.keep_fresh().await {} });
+            match &replica.end {
+                RemoteEnd::Attested(client) => {
+                    let client = client.clone();
+                    tasks.spawn(async move { match client.keep_fresh().await {} });
+                }
+                RemoteEnd::Encrypted(client) => {
+                    let (set, client) = (self.clone(), client.clone());
+                    tasks.spawn(
+                        async move { match set.find_others(&replica.url, &client).await {} },
+                    );
+                }
             }
         }
         loop {
@@ -191,7 +218,10 @@ impl ReplicaSet {
                             request = unsent;
                             unanswered.error
                         }
-                        None => return Err(unanswered.error),
+                        None => {
+                            self.note_lost_key(&replica, &unanswered.error);
+                            return Err(unanswered.error);
+                        }
                     },
                 },
                 Err(error) => error,
@@ -296,10 +326,69 @@ impl ReplicaSet {
         Ok(())
     }
 
+    /// Leaves a replica out until its report is judged anew, if it has another key now or cannot be
+    /// reached. Anybody in between can say so, which costs one more report.
+    fn note_lost_key(&self, replica: &Replica, error: &ClientError) {
+        let is_lost = match error {
+            ClientError::KeyReplaced => true,
+            ClientError::Unencrypted { status } => status.is_server_error() && self.has_choice(),
+            _ => false,
+        };
+        if is_lost {
+            self.forget_admission(replica);
+            self.key_replaced.notify_waiters();
+        }
+    }
+
     /// Has a replica admitted anew in the background, before requests go to it again.
     fn forget_admission(&self, replica: &Replica) {
         replica.lock_health().forget_admission();
         self.left_out.notify_one();
+    }
+
+    /// Looks at intervals for further gateways behind an address, until it is dropped.
+    async fn find_others(&self, url: &str, client: &EncryptedClient) -> Infallible {
+        loop {
+            match tokio::time::timeout(LISTING_DEADLINE, client.list_key_ids()).await {
+                Ok(Ok(ids)) => self.add_found(url, client, &ids),
+                Ok(Err(error)) => tracing::debug!(url, error = error.reason(), "no list of keys"),
+                Err(_) => tracing::debug!(url, "no list of keys in time"),
+            }
+            let _ = tokio::time::timeout(LISTING_EVERY, self.key_replaced.notified()).await;
+            tokio::time::sleep(LISTING_PAUSE).await;
+        }
+    }
+
+    /// Adds a replica for each key that is not known yet, as far as there is room, and forgets those
+    /// that were found earlier and are neither listed nor admitted.
+    fn add_found(&self, url: &str, client: &EncryptedClient, ids: &[BodyKeyId]) {
+        let mut members = self.lock_members();
+        members.replicas.retain(|replica| {
+            let is_listed = replica.end.key_id().is_some_and(|id| ids.contains(&id));
+            let is_kept = is_listed || replica.lock_health().is_admitted();
+            is_kept || !replica.is_found || replica.url != url
+        });
+        for id in ids {
+            let is_known = |replica: &Arc<Replica>| replica.end.key_id() == Some(*id);
+            if members.replicas.len() < REPLICAS_MAX && !members.replicas.iter().any(is_known) {
+                let end = RemoteEnd::Encrypted(Arc::new(client.for_key(*id)));
+                members.replicas.push(Arc::new(Replica::new(url.to_owned(), end, true)));
+                self.left_out.notify_one();
+            }
+        }
+    }
+
+    /// Forgets replicas that were found and turned out to have a key that another one has: a proxy
+    /// that knows no keys passes the request for a report on to any of them.
+    fn forget_doubles(&self) {
+        let replicas = &mut self.lock_members().replicas;
+        let mut known = Vec::new();
+        replicas.retain(|replica| {
+            let judged = replica.end.latest_key().map(|judged| judged.key.key_id());
+            let is_double = judged.is_some_and(|id| known.contains(&id));
+            known.extend(judged);
+            !(is_double && replica.is_found)
+        });
     }
 
     /// Tries to admit one replica, and remembers the outcome.
@@ -307,7 +396,10 @@ impl ReplicaSet {
         let admitted = replica.end.admit().await;
         replica.lock_health().end_try();
         match &admitted {
-            Ok(()) => self.record_admission(replica),
+            Ok(()) => {
+                self.record_admission(replica);
+                self.forget_doubles();
+            }
             Err(error) => self.record_failure(replica, error),
         }
         admitted
@@ -315,7 +407,7 @@ impl ReplicaSet {
 
     fn record_admission(&self, replica: &Replica) {
         if replica.lock_health().record_admission() && self.has_choice() {
-            tracing::warn!(replica = replica.url, "a replica is admitted again");
+            tracing::warn!(replica = replica.name(), "a replica is admitted again");
         }
     }
 
@@ -328,12 +420,12 @@ impl ReplicaSet {
         }
         match is_refused {
             true => tracing::error!(
-                replica = replica.url,
+                replica = replica.name(),
                 check = check.unwrap_or_default(),
                 reason,
                 "a replica does not satisfy the policy: it is left out, and nothing is sent to it"
             ),
-            false => tracing::warn!(replica = replica.url, reason, "a replica is left out"),
+            false => tracing::warn!(replica = replica.name(), reason, "a replica is left out"),
         }
     }
 
@@ -358,8 +450,8 @@ impl ReplicaSet {
 }
 
 impl Replica {
-    fn new(url: String, end: RemoteEnd) -> Self {
-        Self { url, end, running: RunningCount::default(), health: Mutex::default() }
+    fn new(url: String, end: RemoteEnd, is_found: bool) -> Self {
+        Self { url, end, running: RunningCount::default(), health: Mutex::default(), is_found }
     }
 
     fn describe(&self, now: Instant) -> ReplicaStatus {
@@ -373,6 +465,16 @@ impl Replica {
             retry_in: next.map(|next| next.saturating_duration_since(now)),
             running: self.running.current(),
             appraisal: self.end.latest_appraisal(),
+            key_id: self.end.key_id().map(|id| id.to_string()),
+            key_verification: self.end.latest_key().map(|judged| judged.verification),
+        }
+    }
+
+    /// Its address, with the identifier of its key if it has one.
+    fn name(&self) -> String {
+        match self.end.key_id() {
+            Some(id) => format!("{} ({id})", self.url),
+            None => self.url.clone(),
         }
     }
 

@@ -10,6 +10,7 @@ use std::{
 
 use confide_encrypted_body::BodyPublicKey;
 use confide_http::SingleFlight;
+use serde_json::Value;
 use tokio::{runtime::Handle, time::Instant};
 
 use crate::error::ClientError;
@@ -27,6 +28,8 @@ pub struct JudgedKey {
     pub key: BodyPublicKey,
     /// Unix seconds after which it is not used.
     pub not_after: u64,
+    /// What was verified, for people and programs.
+    pub verification: Value,
 }
 
 /// The reason why there is no key. All requests that wait for it get the same.
@@ -141,7 +144,8 @@ mod tests {
     const AGE_MAX: Duration = Duration::from_secs(900);
 
     fn make_key(not_after: u64) -> JudgedKey {
-        JudgedKey { key: BodyPublicKey::from_bytes(BodyKem::X25519, &[9; 32]).unwrap(), not_after }
+        let key = BodyPublicKey::from_bytes(BodyKem::X25519, &[9; 32]).unwrap();
+        JudgedKey { key, not_after, verification: Value::Null }
     }
 
     /// A shared key whose fetches are counted and give `outcome`; `None` never comes.

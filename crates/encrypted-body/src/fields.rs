@@ -8,6 +8,9 @@ pub const ENCAPSULATED_KEY_FIELD: &str = "ehbp-encapsulated-key";
 pub const ANSWER_NONCE_FIELD: &str = "ehbp-response-nonce";
 /// The field by which a request or an answer announces that its body has a final frame.
 pub const END_FIELD: &str = "confide-body-end";
+/// The field by which a request names the key that it is encrypted to, in clear, so that a proxy in
+/// front of several servers can pass it on to the one that has the key.
+pub const KEY_ID_FIELD: &str = "confide-key-id";
 /// The path of the server's key configuration.
 pub const KEYS_PATH: &str = "/.well-known/hpke-keys";
 /// The media type of key configurations (RFC 9458 section 3.2).

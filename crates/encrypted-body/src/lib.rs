@@ -35,6 +35,7 @@ mod frame;
 mod kem;
 mod key;
 mod key_config;
+mod key_id;
 mod message_reader;
 mod ohttp_answer;
 mod ohttp_form;
@@ -54,8 +55,8 @@ pub use cipher::BodyCipher;
 pub use encapsulated_key::EncapsulatedKey;
 pub use error::EncryptedBodyError;
 pub use fields::{
-    ANSWER_NONCE_FIELD, BodyEnd, ENCAPSULATED_KEY_FIELD, END_FIELD, KEY_CONFIG_PROBLEM, KEYS_PATH,
-    KEYS_TYPE, PROBLEM_TYPE,
+    ANSWER_NONCE_FIELD, BodyEnd, ENCAPSULATED_KEY_FIELD, END_FIELD, KEY_CONFIG_PROBLEM,
+    KEY_ID_FIELD, KEYS_PATH, KEYS_TYPE, PROBLEM_TYPE,
 };
 pub use frame::{
     FRAME_OVERHEAD_BYTES, FrameReader, LENGTH_BYTES, SealedFrame, TAG_BYTES, mark_final_frame,
@@ -63,6 +64,7 @@ pub use frame::{
 pub use kem::BodyKem;
 pub use key::RecipientKey;
 pub use key_config::{encode_key_config, encode_ohttp_keys, parse_key_configs};
+pub use key_id::BodyKeyId;
 pub use message_reader::{MessageKind, MessageLimits, MessagePart, MessageReader};
 pub use ohttp_answer::{OhttpAnswerOpener, OhttpAnswerSealer, OhttpAnswerSecret};
 pub use ohttp_form::{

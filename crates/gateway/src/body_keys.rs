@@ -77,15 +77,12 @@ impl BodyKeyPair {
         config_digest: [u8; 32],
         weights: Option<&WeightsClaim>,
     ) -> Vec<BodyKeyEntry> {
-        let describe = |key: &BodyPublicKey| {
-            let digest = Sha256::digest(key.as_bytes());
-            BodyKeyEntry {
-                algorithm: key.kem().algorithm().to_owned(),
-                key_id: format!("body-{}", hex::encode(&digest[..8])),
-                public_key: key.as_bytes().to_vec(),
-                config_digest,
-                weights: weights.cloned(),
-            }
+        let describe = |key: &BodyPublicKey| BodyKeyEntry {
+            algorithm: key.kem().algorithm().to_owned(),
+            key_id: key.key_id().to_string(),
+            public_key: key.as_bytes().to_vec(),
+            config_digest,
+            weights: weights.cloned(),
         };
         self.list_public_keys().map(describe).collect()
     }

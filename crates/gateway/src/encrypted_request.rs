@@ -10,8 +10,8 @@ use std::{
 use bytes::Bytes;
 use confide_encrypted_body::{
     BodyEnd, BodyKem, ENCAPSULATED_KEY_FIELD, EncapsulatedKey, EncryptedBodyError, FrameReader,
-    KEYS_PATH, KEYS_TYPE, OHTTP_GATEWAY_PATH, RecipientKey, RequestOpener, SealedFrame,
-    encode_key_config, encode_ohttp_keys,
+    KEY_ID_FIELD, KEYS_PATH, KEYS_TYPE, OHTTP_GATEWAY_PATH, RecipientKey, RequestOpener,
+    SealedFrame, encode_key_config, encode_ohttp_keys,
 };
 use confide_http::Peer;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Version, header, request};
@@ -37,6 +37,8 @@ use crate::{
 };
 
 pub(crate) const KEY_FIELD: HeaderName = HeaderName::from_static(ENCAPSULATED_KEY_FIELD);
+/// The field that names the key for those in between; the first frame shows for which it really is.
+pub(crate) const KEY_ID: HeaderName = HeaderName::from_static(KEY_ID_FIELD);
 
 /// The number of bytes of a first frame that is decrypted at once and not on another thread.
 const OPEN_AT_ONCE_BYTES: usize = 256 * 1024;
@@ -66,7 +68,7 @@ impl EncryptedHead {
         let encoded = [header::CONTENT_LENGTH, header::TE, header::TRAILER];
         // An answer "not modified" would have no body that could vouch for it.
         let conditions = [header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE];
-        for name in [KEY_FIELD, BODY_END_FIELD].iter().chain(&encoded).chain(&conditions) {
+        for name in [KEY_FIELD, KEY_ID, BODY_END_FIELD].iter().chain(&encoded).chain(&conditions) {
             head.headers.remove(name);
         }
         // A field that names the coding of the text would be taken for that of the encrypted body.

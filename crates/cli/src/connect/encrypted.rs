@@ -7,21 +7,24 @@ use std::{
     path::Path,
     pin::pin,
     process::ExitCode,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 use confide_client::{
     AllowedOrigins, ClientError, ClientLimits, Connector, EncryptedClient, Endpoint, HttpClient,
-    Relay, RelayUrl, ReplicaSet, ReportJudge, VerificationSource, error_chain,
+    JudgedKey, Relay, RelayUrl, RemoteEnd, ReplicaSet, ReplicaStatus, ReportJudge,
+    VerificationSource, error_chain,
 };
 use confide_encrypted_body::OHTTP_GATEWAY_PATH;
 use confide_evidence::{UnixSeconds, collateral::COLLATERAL_LENGTH_MAX, pem};
+use confide_receipt::Nonce;
 use confide_verifier::{Policy, RootKind, Scope, weights_to_json};
 use serde_json::{Value, json};
 
 use super::{
     environment::find_proxy,
     local_address::{AgentArgs, LocalAddress, VerifiedEnd},
+    replicas::{describe_replicas, explain_failures, find_described, join_urls, parse_urls},
 };
 use crate::{
     error::CliError,
@@ -43,8 +46,8 @@ const VISIBLE_AROUND_MESSAGES: &str = "sizes and times, and the address of this 
 
 /// The way to a gateway behind a proxy, and the rules by which it is judged.
 pub(super) struct EncryptedConnection<'a> {
-    /// The address of the proxy.
-    pub(super) url: &'a str,
+    /// The addresses of the proxies, each in front of one gateway or of several.
+    pub(super) urls: &'a [String],
     pub(super) policy: Policy,
     /// Endorsements in place of the report's.
     pub(super) collateral: Option<&'a Path>,
@@ -59,102 +62,170 @@ pub(super) struct EncryptedConnection<'a> {
     pub(super) agent: &'a AgentArgs,
 }
 
-/// Judges the report, then serves the loopback address.
+/// Judges the reports, then serves the loopback address.
 pub(super) fn run(
     args: &EncryptedConnection<'_>,
     origins: AllowedOrigins,
     limits: ClientLimits,
 ) -> Result<ExitCode, CliError> {
-    let policy = args.policy.clone();
     let collateral = read_optional_file(args.collateral, COLLATERAL_LENGTH_MAX as u64)?;
-    let (http, relay) = open_clients(args, limits)?;
-    // The keys that were accepted first and last.
-    let accepted: Arc<OnceLock<Arc<AcceptedBodyKey>>> = Arc::default();
-    let latest: Arc<Mutex<Option<Arc<AcceptedBodyKey>>>> = Arc::default();
-    let (first, last) = (accepted.clone(), latest.clone());
-    let judge: ReportJudge = Arc::new(move |report, nonce| {
-        let (collateral, now) = (collateral.as_deref(), process::unix_now());
-        let judged = judge_body_key(report, nonce, &policy, collateral, now);
-        let judged = Arc::new(judged.map_err(|refusal| refusal.to_string())?);
-        let guarantee = describe_guarantee(&judged);
-        let shown = first.get_or_init(|| judged.clone());
-        // The user was shown the guarantee of the first report.
-        if describe_guarantee(shown) != guarantee {
-            return Err(format!("the guarantee has changed to `{guarantee}`"));
-        }
-        let key = judged.key.clone();
-        *lock(&last) = Some(judged);
-        Ok(key)
-    });
-    let client = EncryptedClient::new(http, judge, limits.age_max, process::unix_now);
-    let client = Arc::new(match relay {
-        Some(relay) => client.through_relay(relay),
-        None => client,
-    });
+    let replicas = build_replicas(args, collateral, limits)?;
+    let replicas = Arc::new(ReplicaSet::new(replicas));
     process::block_on_this_thread(async {
         let mut stop = pin!(process::stop_signal());
         tokio::select! {
             biased;
             () = stop.as_mut() => return Ok(ExitCode::SUCCESS),
-            found = client.find_key() => found.map_err(|error| explain_error(args, &error))?,
+            opened = replicas.open() => {
+                opened.map_err(|failures| explain_failures(failures, explain_error))?;
+            }
         };
-        let Some(accepted) = accepted.get() else {
-            return Err(CliError::new("the report was not judged"));
+        let verified = |replica: &ReplicaStatus| replica.key_verification.clone();
+        let Some((_, fields)) = find_described(&replicas.describe(), verified) else {
+            return Err(CliError::new("no report was judged"));
         };
         let (listener, address) = process::listen(args.listen).await?;
-        let guarantee = describe_guarantee(accepted);
-        let relay = args.relay.map(str::to_owned);
-        let visible = if args.has_visible_heads { VISIBLE } else { VISIBLE_AROUND_MESSAGES };
-        let describe = {
-            let url = args.url.to_owned();
-            move |accepted: &AcceptedBodyKey| {
-                describe_verification(&url, relay.as_deref(), visible, accepted)
-            }
-        };
-        let fields = describe(accepted);
-        let verified = VerifiedEnd { url: args.url, guarantee, fields };
-        let verification: VerificationSource = Arc::new(move || match &*lock(&latest) {
-            Some(accepted) => {
-                let more = json!({ "guarantee": describe_guarantee(accepted) });
-                process::merge_objects(describe(accepted), more)
-            }
-            None => Value::Null,
+        let guarantee = fields["guarantee"].as_str().unwrap_or_default().to_owned();
+        let url = join_urls(args.urls);
+        let verified = VerifiedEnd { url: &url, guarantee: &guarantee, fields };
+        let described = replicas.clone();
+        let verification: VerificationSource = Arc::new(move || {
+            let states = described.describe();
+            let verified = |replica: &ReplicaStatus| replica.key_verification.clone();
+            let Some((_, latest)) = find_described(&states, verified) else { return Value::Null };
+            let all = describe_replicas(&states, verified);
+            process::merge_objects(latest, json!({ "replicas": all }))
         });
         let (command, agent) = (args.command, args.agent);
         let local =
             LocalAddress { listener, address, origins, limits, verification, command, agent };
-        local.serve(Arc::new(ReplicaSet::of_one(client)), verified, stop).await
+        let maintained = replicas.clone();
+        tokio::select! {
+            status = local.serve(replicas, verified, stop) => status,
+            never = maintained.maintain() => match never {},
+        }
     })?
 }
 
-/// The ways to the gateway's address and to the relay, if there is one.
+/// The replicas of all addresses. They share the limits on requests, and the guarantee of the first
+/// report, which the user is shown.
+fn build_replicas(
+    args: &EncryptedConnection<'_>,
+    collateral: Option<Vec<u8>>,
+    limits: ClientLimits,
+) -> Result<Vec<(String, RemoteEnd)>, CliError> {
+    let endpoints = parse_urls(args.urls, "https://inference.example")?;
+    let clients = open_clients(args, &endpoints, limits)?;
+    let rules = Arc::new(KeyRules {
+        policy: args.policy.clone(),
+        collateral,
+        relay: args.relay.map(str::to_owned),
+        visible: if args.has_visible_heads { VISIBLE } else { VISIBLE_AROUND_MESSAGES },
+        guarantee: OnceLock::new(),
+    });
+    let replicas = args.urls.iter().zip(clients).map(|(url, (http, relay))| {
+        let (rules, judged_url) = (rules.clone(), url.clone());
+        let judge: ReportJudge =
+            Arc::new(move |report, nonce| rules.judge(&judged_url, report, nonce));
+        let client = EncryptedClient::new(http, judge, limits.age_max, process::unix_now);
+        let client = match relay {
+            Some(relay) => client.through_relay(relay),
+            None => client,
+        };
+        (url.clone(), RemoteEnd::Encrypted(Arc::new(client)))
+    });
+    Ok(replicas.collect())
+}
+
+/// The rules by which all reports are judged.
+struct KeyRules {
+    policy: Policy,
+    /// Endorsements in place of a report's.
+    collateral: Option<Vec<u8>>,
+    relay: Option<String>,
+    /// What the proxy in between sees.
+    visible: &'static str,
+    /// The guarantee of the first report.
+    guarantee: OnceLock<&'static str>,
+}
+
+impl KeyRules {
+    fn judge(&self, url: &str, report: &[u8], nonce: &Nonce) -> Result<JudgedKey, String> {
+        let now = process::unix_now();
+        let judged = judge_body_key(report, nonce, &self.policy, self.collateral.as_deref(), now);
+        let mut judged = judged.map_err(|refusal| refusal.to_string())?;
+        let guarantee = describe_guarantee(&judged);
+        if *self.guarantee.get_or_init(|| guarantee) != guarantee {
+            return Err(format!("the guarantee has changed to `{guarantee}`"));
+        }
+        judged.key.verification = self.describe(url, &judged, guarantee);
+        Ok(judged.key)
+    }
+
+    /// Describes what was verified of a gateway behind the proxy.
+    fn describe(&self, url: &str, accepted: &AcceptedBodyKey, guarantee: &str) -> Value {
+        let mut verdict = accepted.evidence.to_json();
+        let mut take = |name: &str| verdict[name].take();
+        json!({
+            "endpoint": url,
+            "encrypted_bodies": accepted.key.key.kem().algorithm(),
+            "key_id": accepted.key.key.key_id().to_string(),
+            "relay": self.relay,
+            "visible_to_proxies": self.visible,
+            "simulated": accepted.is_simulated,
+            "guarantee": guarantee,
+            "scope": accepted.scope.as_str(),
+            "root": take("root"),
+            "tcb_status": take("tcb_status"),
+            "advisories": take("advisories"),
+            "checks": take("checks"),
+            "config_digest": hex::encode(accepted.config_digest),
+            "weights": weights_to_json(accepted.weights.as_ref()),
+            "not_after": accepted.key.not_after,
+            "not_after_utc": UnixSeconds(accepted.key.not_after).utc().to_string(),
+        })
+    }
+}
+
+/// The client that fetches reports at an address, and the relay for whole requests if there is one.
+type GatewayClients = (HttpClient, Option<Arc<Relay>>);
+
+/// The clients of each address, which share the limits on requests.
 fn open_clients(
     args: &EncryptedConnection<'_>,
+    endpoints: &[Endpoint],
     limits: ClientLimits,
-) -> Result<(HttpClient, Option<Relay>), CliError> {
-    let endpoint = Endpoint::parse(args.url).map_err(|error| {
-        CliError::new(error).with_hint("for instance https://inference.example")
-    })?;
-    let relay = match (args.relay, args.has_visible_heads) {
-        (Some(url), _) => Some(url.to_owned()),
-        (None, true) => None,
-        (None, false) => Some(format!("https://{endpoint}{OHTTP_GATEWAY_PATH}")),
-    };
-    let relay = relay.as_deref().map(RelayUrl::parse).transpose().map_err(|error| {
-        CliError::new(error).with_hint("for instance https://relay.example/confide")
-    })?;
+) -> Result<Vec<GatewayClients>, CliError> {
     let roots = read_roots(args.tls_ca)?;
-    let open = |endpoint: Endpoint| {
+    let open = |endpoint: Endpoint, first: Option<&HttpClient>| {
         let local_proxy = find_proxy(&endpoint)?;
         let roots = roots.iter().cloned();
         let connector = Connector::to_proxy(endpoint, roots, process::unix_now, limits)
             .map_err(|error| CliError::new(error_chain(&error)))?
             .with_proxy(local_proxy);
-        Ok::<_, CliError>(HttpClient::new(connector, limits, process::unix_now))
+        Ok::<_, CliError>(match first {
+            Some(first) => first.for_replica(connector),
+            None => HttpClient::new(connector, limits, process::unix_now),
+        })
     };
-    let http = open(endpoint)?;
-    let relay = relay.map(|url| Ok::<_, CliError>(Relay::new(open(url.endpoint.clone())?, url)));
-    Ok((http, relay.transpose()?))
+    let (mut reports, mut requests): (Vec<HttpClient>, Vec<(RelayUrl, HttpClient)>) =
+        Default::default();
+    for endpoint in endpoints {
+        reports.push(open(endpoint.clone(), reports.first())?);
+        let url = match (args.relay, args.has_visible_heads) {
+            (_, true) => continue,
+            (Some(url), false) => url.to_owned(),
+            (None, false) => format!("https://{endpoint}{OHTTP_GATEWAY_PATH}"),
+        };
+        let url = RelayUrl::parse(&url).map_err(|error| {
+            CliError::new(error).with_hint("for instance https://relay.example/confide")
+        })?;
+        let first = requests.first().map(|(_, first)| first);
+        let http = open(url.endpoint.clone(), first)?;
+        requests.push((url, http));
+    }
+    let mut relays = requests.into_iter().map(|(url, http)| Arc::new(Relay::new(http, url)));
+    Ok(reports.into_iter().map(|http| (http, relays.next())).collect())
 }
 
 /// The root certificates by which the proxy's TLS is verified: those of a file, or of the system.
@@ -182,7 +253,7 @@ fn describe_guarantee(accepted: &AcceptedBodyKey) -> &'static str {
     }
 }
 
-fn explain_error(args: &EncryptedConnection<'_>, error: &ClientError) -> CliError {
+fn explain_error(url: &str, error: &ClientError) -> CliError {
     let hints = PeerHints {
         check: |_| {
             "nothing was sent. The gateway needs --receipts --encrypted-bodies, and its configuration and program \
@@ -201,36 +272,5 @@ fn explain_error(args: &EncryptedConnection<'_>, error: &ClientError) -> CliErro
         }
         },
     };
-    explain_client_error(args.url, error, &hints)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Describes what was verified of the gateway behind the proxy.
-fn describe_verification(
-    url: &str,
-    relay: Option<&str>,
-    visible: &str,
-    accepted: &AcceptedBodyKey,
-) -> Value {
-    let mut verdict = accepted.evidence.to_json();
-    let mut take = |name: &str| verdict[name].take();
-    json!({
-        "endpoint": url,
-        "encrypted_bodies": accepted.key.key.kem().algorithm(),
-        "relay": relay,
-        "visible_to_proxies": visible,
-        "simulated": accepted.is_simulated,
-        "scope": accepted.scope.as_str(),
-        "root": take("root"),
-        "tcb_status": take("tcb_status"),
-        "advisories": take("advisories"),
-        "checks": take("checks"),
-        "config_digest": hex::encode(accepted.config_digest),
-        "weights": weights_to_json(accepted.weights.as_ref()),
-        "not_after": accepted.key.not_after,
-        "not_after_utc": UnixSeconds(accepted.key.not_after).utc().to_string(),
-    })
+    explain_client_error(url, error, &hints)
 }

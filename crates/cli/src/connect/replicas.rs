@@ -74,6 +74,7 @@ pub(super) fn describe_replicas(
         let failure = replica.failure.as_ref();
         json!({
             "endpoint": replica.url,
+            "key_id": replica.key_id,
             "state": describe_state(replica.is_admitted, failure),
             "check": failure.and_then(|failure| failure.check.as_deref()),
             "reason": failure.map(|failure| &failure.reason),

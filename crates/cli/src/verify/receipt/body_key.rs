@@ -10,6 +10,7 @@ use confide_verification::{
     judge_report_evidence,
 };
 use confide_verifier::{Appraised, AwsLc, BindingLevel, DangerousScope, Expect, Policy, Scope};
+use serde_json::Value;
 
 /// The reason why a report gives no key.
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +82,7 @@ pub(crate) fn judge_body_key(
     if scope == Scope::Platform && policy.dangerous_scope != Some(DangerousScope::Platform) {
         return Err(BodyKeyRefusal::PlatformOnly);
     }
-    let key = JudgedKey { key, not_after };
+    let key = JudgedKey { key, not_after, verification: Value::Null };
     let is_simulated = is_evidence_simulated(&evidence, &report, &files);
     Ok(AcceptedBodyKey { key, evidence, is_simulated, scope, config_digest, weights })
 }
