@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     answer_shape::AnswerShape,
     error::GatewayError,
+    key_directory::KEYED_SERVERS_MAX,
     route::{Route, RouteMethods, websocket_method},
     server::{DEFAULT_GROUP, ModelServer, SERVERS_MAX},
     upstream::Upstream,
@@ -217,6 +218,7 @@ impl GatewayConfiguration {
             if route.allows_method(&websocket_method()) && self.servers.iter().any(is_salted) {
                 return Err(GatewayError::UnsaltedWebSocket { route: route.path.clone() });
             }
+            self.check_keyed_route(route)?;
             let earlier = &self.routes[..index];
             let twice = |method: &&str| {
                 let same = |other: &&Route| other.path == route.path;
@@ -234,6 +236,21 @@ impl GatewayConfiguration {
             }
         }
         Ok(())
+    }
+
+    /// Checks what a route that goes by key excludes.
+    fn check_keyed_route(&self, route: &Route) -> Result<(), GatewayError> {
+        let servers = || self.servers.iter().filter(|server| server.group == route.group);
+        let fault = match servers().count() {
+            _ if !route.by_key_id => return Ok(()),
+            count if count > KEYED_SERVERS_MAX => format!("{count} servers"),
+            _ if servers().any(|server| !server.models.is_empty()) => "a server with models".into(),
+            _ if servers().any(|server| server.cache_salt) => "a cache salt".into(),
+            _ if self.answer_shape.is_some() => "an answer shape".into(),
+            _ if route.allows_method(&websocket_method()) => "WebSockets".into(),
+            _ => return Ok(()),
+        };
+        Err(GatewayError::KeyedRoute { route: route.path.clone(), got: fault })
     }
 
     /// Adds a route, without methods that the same path already has.
@@ -561,6 +578,9 @@ mod tests {
         for other in changed {
             assert_ne!(base.digest(), other.digest(), "{other:?}");
         }
+        let mut keyed = base.clone();
+        keyed.routes[0].by_key_id = true;
+        assert_eq!(base.digest(), keyed.digest(), "it decides which of the servers gets a prompt");
         let mut busier = base.clone();
         (busier.servers[0].weight, busier.servers[0].requests_max) = (7, 3);
         busier.servers[0].health_path = "/up".into();
@@ -619,6 +639,27 @@ mod tests {
         assert!(matches!(configuration.check(), Err(GatewayError::UnusedGroup { .. })));
         configuration.routes.clear();
         assert!(matches!(configuration.check(), Err(GatewayError::NoRoute)));
+    }
+
+    #[test]
+    fn a_route_that_goes_by_key_has_servers_that_get_nothing_but_what_it_passes_on() {
+        let mut configuration = single("http://127.0.0.1:1");
+        configuration.routes[0].by_key_id = true;
+        assert!(configuration.check().is_ok());
+        let refuse = |change: fn(&mut GatewayConfiguration)| {
+            let mut other = configuration.clone();
+            change(&mut other);
+            let refused = other.check();
+            assert!(matches!(refused, Err(GatewayError::KeyedRoute { .. })), "{refused:?}");
+        };
+        refuse(|other| other.servers[0].models = vec!["m".into()]);
+        refuse(|other| other.servers[0].cache_salt = true);
+        refuse(|other| other.answer_shape = Some("1024/50/64".parse().unwrap()));
+        refuse(|other| other.routes[0].methods = RouteMethods::Only(vec![websocket_method()]));
+        refuse(|other| {
+            let server = |port| ModelServer::new(upstream(&format!("http://127.0.0.1:{port}")));
+            other.servers = (1..=17).map(server).collect();
+        });
     }
 
     #[test]

@@ -23,6 +23,10 @@ pub(crate) enum EncryptedBodyFault {
     InnerRequest,
     /// The client's network sent too many of them.
     TooMany,
+    /// Requests of this route go by key, and this one names none.
+    KeyNotNamed,
+    /// No server of the route lists a key now.
+    NoKeys,
 }
 
 impl EncryptedBodyFault {
@@ -78,6 +82,16 @@ impl EncryptedBodyFault {
                 StatusCode::TOO_MANY_REQUESTS,
                 "encrypted_body_too_many",
                 "this network sent too many encrypted requests",
+            ),
+            Self::KeyNotNamed => (
+                bad,
+                "key_not_named",
+                "wanted one field Confide-Key-Id with the key_id of the key to which the request is encrypted",
+            ),
+            Self::NoKeys => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "keys_unavailable",
+                "no server lists a key for encrypted requests now",
             ),
         }
     }

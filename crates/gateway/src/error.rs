@@ -106,6 +106,18 @@ pub enum GatewayError {
         /// The path of the route.
         route: String,
     },
+    /// A route goes by key, and something else of the configuration cannot hold for requests that are
+    /// not read.
+    #[error(
+        "route `{route}` goes by key, and its requests are not read: wanted at most 16 servers in its \
+         group, without models and cache salts, no answer shape and no WebSockets, got {got}"
+    )]
+    KeyedRoute {
+        /// The path of the route.
+        route: String,
+        /// The part that does not fit.
+        got: String,
+    },
     /// A certificate or its key cannot be read.
     #[error("{part} is not usable: wanted PEM (RFC 7468), got {got}")]
     Certificate {

@@ -12,8 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use confide_encrypted_body::{BodyPublicKey, OHTTP_GATEWAY_PATH, parse_key_configs};
 use confide_http::{available_cores, list_members, serving_thread_index};
 use http::{HeaderMap, HeaderName, StatusCode, header, uri::PathAndQuery};
+use http_body_util::{BodyExt, Limited};
 
 use crate::{
     connection::{Connection, no_free_stream, open_http2_session},
@@ -38,6 +40,9 @@ const CLOSES_REMEMBERED: Duration = Duration::from_secs(10);
 /// The time without a request after which a connection of HTTP/2 is closed. Its end loses no
 /// request, so that it may be longer than for HTTP/1.1.
 const SESSION_IDLE: Duration = Duration::from_secs(60);
+/// The longest time for a list of keys, for which a request may wait, and its largest number of bytes.
+const KEYS_DEADLINE: Duration = Duration::from_secs(2);
+const KEYS_BYTES_MAX: usize = 32 * 1024;
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
 pub(crate) struct UpstreamPool {
@@ -293,6 +298,26 @@ impl UpstreamPool {
         let connection = Connection::open(&self.upstream, &self.limits).await?;
         let deadline = self.limits.upstream_question;
         self.manifest.confirm_model(connection, &self.upstream, deadline).await.map(drop)
+    }
+
+    /// Requests the public keys to which requests for the upstream are encrypted, on a new connection.
+    pub(crate) async fn fetch_body_keys(&self) -> Result<Vec<BodyPublicKey>, UpstreamFailure> {
+        let failed = |reason: String| UpstreamFailure::new(UpstreamFault::NotReady, reason);
+        let exchange = async {
+            let connection = Connection::open(&self.upstream, &self.limits).await?;
+            let path = PathAndQuery::from_static(OHTTP_GATEWAY_PATH);
+            let answer = connection.get(&self.upstream, &path).await?;
+            if answer.status() != StatusCode::OK {
+                return Err(failed(format!("list of keys: status {}", answer.status())));
+            }
+            let list = Limited::new(answer.into_body(), KEYS_BYTES_MAX).collect().await;
+            let list = list.map_err(|error| failed(format!("list of keys: {error}")))?;
+            parse_key_configs(&list.to_bytes())
+                .map_err(|error| failed(format!("list of keys: {error}")))
+        };
+        let deadline = self.limits.health_check.min(KEYS_DEADLINE);
+        let fetched = tokio::time::timeout(deadline, exchange).await;
+        fetched.map_err(|_| failed(format!("no list of keys within {deadline:?}")))?
     }
 
     /// Requests `path` on a new connection. Any status of success is healthy; 404 comes from a

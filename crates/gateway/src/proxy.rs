@@ -35,7 +35,7 @@ use crate::{
     encrypted_request::{EncryptedRequests, open_body},
     error::GatewayError,
     fault::{UpstreamFailure, UpstreamFault},
-    fresh_evidence, http2_head,
+    fresh_evidence, http2_head, key_route,
     limits::GatewayLimits,
     manifest::ModelChange,
     metered_body::{AnswerUses, MeteredBody, meter_answer},
@@ -96,7 +96,7 @@ impl Proxy {
         limits: GatewayLimits,
     ) -> Result<Self, GatewayError> {
         let model_change = Arc::<ModelChange>::default();
-        let groups = ServerGroup::from_servers(&configuration.servers, &model_change, limits)?;
+        let groups = ServerGroup::from_configuration(configuration, &model_change, limits)?;
         let mut routes = Vec::new();
         for route in &configuration.routes {
             let group = groups.iter().find(|group| group.name() == route.group);
@@ -360,8 +360,8 @@ impl Proxy {
         let grant = self.authorize(&mut head, &method, peer, target.path(), route).await?;
         let requests = self.encrypted_requests();
         body = open_body(requests, &mut head, body, &self.buffers, peer, terms).await?;
-        if let Some(list) = answer::list_own_models(group, &method, target.path()) {
-            return Ok(meter_answer(AnswerUses { grant, ..AnswerUses::default() }, list));
+        if let Some(list) = key_route::find_own_list(route, group, &method, target.path()) {
+            return Ok(meter_answer(AnswerUses { grant, ..AnswerUses::default() }, list?));
         }
         let handshake =
             is_websocket.then(|| request_head::take_handshake(&mut head)).transpose()?;
@@ -373,7 +373,7 @@ impl Proxy {
             http2_head::wait_for_empty_body(&mut body, deadline).await?;
         }
         let (head, body) = request_head::check_and_strip(head, body, &self.limits)?;
-        let destination = Destination { target: &target, group };
+        let destination = key_route::find_destination(&head, &target, route, group).await?;
         let (mut answer, relay) = {
             // Pinned here: an async function that takes it by value would hold it twice.
             let answer = pin!(async {
@@ -560,7 +560,7 @@ impl Proxy {
         grant: Option<&Grant>,
         observation: &mut RequestObservation,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
-        let Destination { target, group } = destination;
+        let Destination { target, group, .. } = destination;
         let is_read =
             self.counts_tokens() && Operation::from_request(&head.method, target.path()).is_some();
         if is_read || self.shape.is_some() {
@@ -573,7 +573,7 @@ impl Proxy {
         let is_streamed = !group.reads_bodies() && !limits_models;
         if is_streamed && client.is_none() && salt.is_none() {
             observation.record_operation(&head.method, target.path(), None);
-            let candidates = group.find_candidates(&RequestModel::Absent);
+            let candidates = destination.find_candidates(&RequestModel::Absent);
             let request = Box::new(Request::from_parts(head, Either::Left(body)));
             return self.send_to_group(request, destination, candidates, peer, observation).await;
         }
@@ -609,24 +609,24 @@ impl Proxy {
         &self,
         head: &request::Parts,
         body: LimitedBody<ClientBody>,
-        Destination { target, group }: Destination<'_>,
+        destination: Destination<'_>,
         peer: Peer,
         grant: Option<&Grant>,
     ) -> Result<ReadRequest, RequestRefusal> {
         let grant = grant.filter(|grant| grant.limits_models());
-        let needs_model = group.lists_models() || grant.is_some();
+        let needs_model = destination.group.lists_models() || grant.is_some();
         if needs_model && !body.is_end_stream() {
             check_json_headers(&head.headers)?;
         }
         let body = self.buffers.read_whole(body, peer).await?;
         let model = match needs_model {
-            true => find_model(target.path(), &head.headers, &body).await?,
+            true => find_model(destination.target.path(), &head.headers, &body).await?,
             false => RequestModel::Absent,
         };
         if let Some(grant) = grant {
             grant.check_model(&head.method, model.name()).map_err(RequestRefusal::Key)?;
         }
-        let candidates = group.find_candidates(&model);
+        let candidates = destination.find_candidates(&model);
         match model {
             _ if !candidates.is_empty() => Ok(ReadRequest { body, model, candidates }),
             RequestModel::Named(_) => Err(ChoiceError::ModelNotFound.into()),
@@ -641,7 +641,7 @@ impl Proxy {
     async fn send_to_group(
         &self,
         mut request: Box<Request<RequestBody>>,
-        Destination { target, group }: Destination<'_>,
+        Destination { target, group, .. }: Destination<'_>,
         mut candidates: ServerSet,
         peer: Peer,
         observation: &mut RequestObservation,
@@ -708,7 +708,7 @@ impl Proxy {
         &self,
         handshake: ClientHandshake,
         mut request: Request<RequestBody>,
-        Destination { target, group }: Destination<'_>,
+        Destination { target, group, .. }: Destination<'_>,
         peer: Peer,
         observation: &mut RequestObservation,
     ) -> Result<(Response<AnswerBody>, Option<WebSocketRelay>), RequestRefusal> {

@@ -257,7 +257,7 @@ impl RequestRefusal {
                 }
             }
             Self::Busy
-            | Self::EncryptedBody(EncryptedBodyFault::TooMany)
+            | Self::EncryptedBody(EncryptedBodyFault::TooMany | EncryptedBodyFault::NoKeys)
             | Self::Evidence(EvidenceFault::TooSoon | EvidenceFault::Unavailable)
             | Self::Receipt(
                 ReceiptFault::Busy | ReceiptFault::TooSoon | ReceiptFault::Unavailable,

@@ -57,6 +57,9 @@ pub struct Route {
     pub path: String,
     /// The group of model servers, of which the configuration has to have one.
     pub group: String,
+    /// Whether a request goes to the server of the group that has the key which the request names,
+    /// and to no other: the servers are gateways for encrypted requests.
+    pub by_key_id: bool,
 }
 
 /// The methods of a route. CONNECT and TRACE are never proxied, even if every method is allowed.
@@ -83,7 +86,8 @@ impl Route {
     /// [`GatewayError::Route`] if the methods or the path are malformed.
     pub fn parse(text: &str, group: &str) -> Result<Self, GatewayError> {
         let (methods, path) = RouteMethods::split_from(text)?;
-        let route = Self { methods, path: path.to_owned(), group: group.to_owned() };
+        let (path, group) = (path.to_owned(), group.to_owned());
+        let route = Self { methods, path, group, by_key_id: false };
         route.parse_pattern().map(|_| route)
     }
 
@@ -95,7 +99,8 @@ impl Route {
 
     /// A route for every method and every path, including the upstream's administration.
     pub fn dangerous_everything(group: &str) -> Self {
-        Self { methods: RouteMethods::All, path: "/**".into(), group: group.to_owned() }
+        let (path, group) = ("/**".into(), group.to_owned());
+        Self { methods: RouteMethods::All, path, group, by_key_id: false }
     }
 
     pub(crate) fn allows_method(&self, method: &Method) -> bool {

@@ -10,21 +10,25 @@ use std::{
     time::Duration,
 };
 
+use confide_encrypted_body::{BodyKeyId, BodyPublicKey};
 use confide_evidence::weights_claim::MeasuredWeights;
 use confide_http::{LeastBusyChoice, Peer, QueueError, ServerLoad};
 use http::uri::PathAndQuery;
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{sync::oneshot, task::JoinSet, time::Instant};
 
 use crate::{
     choice_error::ChoiceError,
+    configuration::GatewayConfiguration,
     error::GatewayError,
     fault::{UpstreamFailure, UpstreamFault},
     health::ServerHealth,
+    key_directory::KeyDirectory,
     limits::GatewayLimits,
     manifest::{AttestedModelWatch, ModelChange},
     pool::UpstreamPool,
     receipt_draft::AnsweringServer,
     request_model::RequestModel,
+    route::Route,
     server::{ModelServer, SERVERS_MAX},
     weights_watch::WeightsWatch,
 };
@@ -40,6 +44,14 @@ pub(crate) struct ServerSet(u64);
 impl ServerSet {
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
+    }
+
+    pub(crate) fn of_one(index: usize) -> Self {
+        Self(1 << index)
+    }
+
+    fn intersect(self, other: Self) -> Self {
+        Self(self.0 & other.0)
     }
 
     fn insert(&mut self, index: usize) {
@@ -62,6 +74,8 @@ pub(crate) struct ServerGroup {
     lists_models: bool,
     has_bounds: bool,
     salts_caches: bool,
+    /// The keys of the servers, if requests go by key.
+    keys: Option<KeyDirectory>,
     limits: GatewayLimits,
     choice: Mutex<ChoiceState>,
 }
@@ -71,6 +85,16 @@ pub(crate) struct ServerGroup {
 pub(crate) struct Destination<'a> {
     pub(crate) target: &'a PathAndQuery,
     pub(crate) group: &'a Arc<ServerGroup>,
+    /// The only server that may take the request, if it goes by key.
+    pub(crate) holder: Option<ServerSet>,
+}
+
+impl Destination<'_> {
+    /// The servers that may take the request, which is for `model`.
+    pub(crate) fn find_candidates(&self, model: &RequestModel) -> ServerSet {
+        let candidates = self.group.find_candidates(model);
+        self.holder.map_or(candidates, |holder| candidates.intersect(holder))
+    }
 }
 
 /// A model server of a group.
@@ -107,16 +131,19 @@ impl ServerGroup {
     ///
     /// # Errors
     /// [`GatewayError::Server`] for a server whose health path is malformed.
-    pub(crate) fn from_servers(
-        servers: &[ModelServer],
+    pub(crate) fn from_configuration(
+        configuration: &GatewayConfiguration,
         change: &Arc<ModelChange>,
         limits: GatewayLimits,
     ) -> Result<Vec<Arc<Self>>, GatewayError> {
         let mut groups: Vec<Self> = Vec::new();
-        for server in servers {
+        for server in &configuration.servers {
             let index = groups.iter().position(|group| group.name == server.group);
             let index = index.unwrap_or_else(|| {
-                groups.push(Self::new(server.group.clone(), limits));
+                let mut group = Self::new(server.group.clone(), limits);
+                let leads_here = |route: &Route| route.by_key_id && route.group == group.name;
+                group.keys = configuration.routes.iter().any(leads_here).then(KeyDirectory::new);
+                groups.push(group);
                 groups.len() - 1
             });
             groups[index].add_server(server, change)?;
@@ -131,6 +158,7 @@ impl ServerGroup {
             lists_models: false,
             has_bounds: false,
             salts_caches: false,
+            keys: None,
             limits,
             choice: Mutex::default(),
         }
@@ -273,7 +301,62 @@ impl ServerGroup {
             never = self.check_health_at_intervals(server) => never,
             never = self.check_model_at_intervals(server) => never,
             never = self.check_weights_at_intervals(server) => never,
+            never = self.check_keys_at_intervals(index) => never,
         }
+    }
+
+    /// Asks a server for its keys, if requests go by key.
+    async fn check_keys_at_intervals(&self, index: usize) -> Infallible {
+        if self.keys.is_none() {
+            return std::future::pending().await;
+        }
+        loop {
+            self.ask_for_keys(index).await;
+            tokio::time::sleep(self.limits.health_check).await;
+        }
+    }
+
+    /// Asks a server for its keys, and remembers them.
+    async fn ask_for_keys(&self, index: usize) {
+        let Some(directory) = &self.keys else { return };
+        let pool = &self.servers[index].pool;
+        match pool.fetch_body_keys().await {
+            Ok(keys) => {
+                if directory.record_keys(index, &keys) {
+                    let upstream = pool.upstream().url();
+                    tracing::warn!(%upstream, "a server lists a key of another server: ignored");
+                }
+            }
+            Err(UpstreamFailure { reason, .. }) => {
+                directory.record_failure(index);
+                tracing::debug!(%reason, "a server does not list its keys");
+            }
+        }
+    }
+
+    /// The server that has a key. If it is not known, all servers are asked, which a moment later is
+    /// not done again.
+    pub(crate) async fn find_key_holder(self: &Arc<Self>, id: BodyKeyId) -> Option<ServerSet> {
+        let directory = self.keys.as_ref()?;
+        if let Some(index) = directory.find_holder(id) {
+            return Some(ServerSet::of_one(index));
+        }
+        let group = self.clone();
+        let ask_all = || async move {
+            let mut asking = JoinSet::new();
+            for index in 0..group.servers.len() {
+                let group = group.clone();
+                asking.spawn(async move { group.ask_for_keys(index).await });
+            }
+            while asking.join_next().await.is_some() {}
+        };
+        directory.refresh(ask_all).await;
+        directory.find_holder(id).map(ServerSet::of_one)
+    }
+
+    /// The preferred key of each server that answers, if requests go by key.
+    pub(crate) fn list_keys(&self) -> Vec<BodyPublicKey> {
+        self.keys.as_ref().map(KeyDirectory::list_preferred).unwrap_or_default()
     }
 
     /// Closes connections that have been idle for too long, and admits requests that wait once a
@@ -388,7 +471,7 @@ impl ServerGroup {
     }
 
     fn select_from(&self, set: ServerSet, is_selected: impl Fn(&GroupServer) -> bool) -> ServerSet {
-        ServerSet(set.0 & self.select(is_selected).0)
+        set.intersect(self.select(is_selected))
     }
 
     /// Locks the state. A panic elsewhere leaves it valid.

@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use confide_gateway::{DEFAULT_GROUP, GatewayConfiguration, GatewayLimits, ModelServer};
+use confide_gateway::{DEFAULT_GROUP, GatewayConfiguration, GatewayLimits, ModelServer, Route};
 use serde::Deserialize;
 use toml::Table;
 
@@ -144,6 +144,8 @@ struct UpstreamTable {
 struct RouteTable {
     paths: Vec<String>,
     group: Option<String>,
+    #[serde(default)]
+    by_key_id: bool,
 }
 
 #[derive(Deserialize)]
@@ -261,10 +263,10 @@ fn parse_terminate(mut table: Table) -> Result<TerminateConfig, String> {
         });
     }
     let mut directed = Vec::new();
-    for RouteTable { paths, group } in routes {
+    for RouteTable { paths, group, by_key_id } in routes {
         let group = group.as_deref().unwrap_or(DEFAULT_GROUP);
         for path in paths {
-            directed.push(parse_route(&path, group).map_err(message)?);
+            directed.push(Route { by_key_id, ..parse_route(&path, group).map_err(message)? });
         }
     }
     let args = parse_terminate_keys(table)?;
