@@ -70,7 +70,7 @@ pub fn decode_terms(bytes: &[u8]) -> Result<InputTerms, ProtocolError> {
     let columns = take_dimension(&mut fields, "width", WIDTH_MAX)?;
     let bits = u32::from(fields.take_u8("bits")?);
     if !(2..=VECTOR_BITS_MAX).contains(&bits) {
-        return Err(fields.field_error("bits", "2 to 36"));
+        return Err(fields.field_error("bits", "2 to 33"));
     }
     let norm_limit = fields.take_u64("norm limit")?;
     if !(1..=NORM_LIMIT_MAX).contains(&norm_limit) {
