@@ -14,16 +14,16 @@ mod scheme;
 mod version;
 
 pub use error::ProtocolError;
-pub(crate) use fields::is_valid_name;
+pub use fields::is_valid_name;
 pub(crate) use frame::HEADER_BYTES;
-pub use frame::{FRAME_DEADLINE, Frame, FrameBuffer, FrameReader, write_frame};
+pub use frame::{FRAME_DEADLINE, Frame, FrameBuffer, FrameReader, FrameSplitter, write_frame};
 pub use kind::{ConnectionSide, FrameKind};
 pub use message::{
     Attach, AttachAnswer, BlockCredit, CiphertextAnswer, CiphertextBlock, CiphertextRequest,
     Goodbye, GroupTerms, Hello, MaskedAnswer, MaskedRequest, PrepareRequest, PreparedRows, Welcome,
     decode_terms, encode_terms,
 };
-pub use pack::{pack, packed_bytes, unpack};
+pub use pack::{is_packed, pack, packed_bytes, unpack};
 pub use refusal::Refusal;
 pub use scheme::Scheme;
 pub use version::{MAGIC, VERSION};

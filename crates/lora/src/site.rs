@@ -42,7 +42,7 @@ pub enum LayerInput {
 
 impl LayerInput {
     /// All inputs, in the order of their codes in messages and budget files.
-    pub(crate) const ALL: [LayerInput; 5] = [
+    pub const ALL: [LayerInput; 5] = [
         LayerInput::Attention,
         LayerInput::AttentionOutput,
         LayerInput::FeedForward,

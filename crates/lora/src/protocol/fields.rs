@@ -93,7 +93,7 @@ impl<'a> FieldReader<'a> {
 }
 
 /// Returns whether a text can be sent as a name: 1 to 128 visible ASCII characters.
-pub(crate) fn is_valid_name(text: &str) -> bool {
+pub fn is_valid_name(text: &str) -> bool {
     (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 

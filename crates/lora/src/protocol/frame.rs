@@ -86,20 +86,93 @@ pub async fn write_frame<W: AsyncWrite + Unpin>(
     }
 }
 
-/// Reads frames of one side from a stream.
+/// Splits the bytes that one side receives into frames, without I/O. Memory grows with the bytes that
+/// arrive, not with the length that a header announces.
 #[derive(Debug)]
-pub struct FrameReader<R> {
-    stream: R,
+pub struct FrameSplitter {
     side: ConnectionSide,
     buffer: Vec<u8>,
     /// The number of bytes at the start of `buffer` that belong to the last returned frame.
     taken: usize,
 }
 
+/// Reads frames of one side from a stream.
+#[derive(Debug)]
+pub struct FrameReader<R> {
+    stream: R,
+    frames: FrameSplitter,
+}
+
+/// The kind, request id and end of a frame at the start of the buffer.
+type FrameBounds = (FrameKind, u32, usize);
+
+impl FrameSplitter {
+    /// Makes a splitter of the frames that `side` receives.
+    pub fn new(side: ConnectionSide) -> Self {
+        Self { side, buffer: Vec::with_capacity(READ_BYTES), taken: 0 }
+    }
+
+    /// Adds received bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.discard_returned_frame();
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Returns whether no byte of the next frame was received.
+    pub fn is_empty(&self) -> bool {
+        self.buffer.len() == self.taken
+    }
+
+    /// Returns the next frame; `None` if more bytes are needed.
+    ///
+    /// # Errors
+    /// If the kind or the length is not allowed. After an error no further frame can be read.
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, ProtocolError> {
+        self.discard_returned_frame();
+        let found = self.find_frame()?;
+        Ok(found.map(|bounds| self.return_frame(bounds)))
+    }
+
+    fn discard_returned_frame(&mut self) {
+        if self.taken == self.buffer.len() {
+            self.buffer.clear();
+        } else {
+            self.buffer.drain(..self.taken);
+        }
+        self.taken = 0;
+        if self.buffer.capacity() > KEPT_BYTES && self.buffer.len() < READ_BYTES {
+            self.buffer.shrink_to(READ_BYTES);
+        }
+    }
+
+    /// Finds the frame at the start of the buffer; `None` before it is complete.
+    fn find_frame(&self) -> Result<Option<FrameBounds>, ProtocolError> {
+        let Some(header) = self.buffer.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+        let [l0, l1, l2, l3, kind, i0, i1, i2, i3] = *header;
+        let got = u32::from_le_bytes([l0, l1, l2, l3]);
+        let payload =
+            (got as usize).checked_sub(COUNTED_BYTES).ok_or(ProtocolError::Short { got })?;
+        let known = FrameKind::from_byte(kind).filter(|kind| kind.receiver() == self.side);
+        let kind = known.ok_or(ProtocolError::FrameKind { got: kind })?;
+        let wanted = kind.payload_max();
+        if payload > wanted {
+            return Err(ProtocolError::Length { kind, wanted, got: payload });
+        }
+        let end = HEADER_BYTES + payload;
+        let is_complete = self.buffer.len() >= end;
+        Ok(is_complete.then_some((kind, u32::from_le_bytes([i0, i1, i2, i3]), end)))
+    }
+
+    fn return_frame(&mut self, (kind, id, end): FrameBounds) -> Frame<'_> {
+        self.taken = end;
+        Frame { kind, id, payload: &self.buffer[HEADER_BYTES..end] }
+    }
+}
+
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Makes a reader of the frames that `side` receives.
     pub fn new(stream: R, side: ConnectionSide) -> Self {
-        Self { stream, side, buffer: Vec::with_capacity(READ_BYTES), taken: 0 }
+        Self { stream, frames: FrameSplitter::new(side) }
     }
 
     /// The underlying stream; bytes that were read ahead stay in the reader.
@@ -118,65 +191,32 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         what: &'static str,
         deadline: Duration,
     ) -> Result<Frame<'_>, ProtocolError> {
-        self.discard_returned_frame();
+        self.frames.discard_returned_frame();
         let late = |what, deadline| move |_| ProtocolError::Deadline { what, deadline };
-        while self.buffer.is_empty() {
-            let read = timeout(deadline, self.stream.read_buf(&mut self.buffer));
+        while self.frames.is_empty() {
+            let read = timeout(deadline, self.stream.read_buf(&mut self.frames.buffer));
             if read.await.map_err(late(what, deadline))?? == 0 {
                 return Err(ProtocolError::StreamEnded { within_frame: false });
             }
         }
-        let (kind, id, end) = match self.parse_header()? {
-            Some((kind, id, end)) if self.buffer.len() >= end => (kind, id, end),
-            _ => timeout(FRAME_DEADLINE, self.read_until_complete())
+        let bounds = match self.frames.find_frame()? {
+            Some(bounds) => bounds,
+            None => timeout(FRAME_DEADLINE, self.read_until_complete())
                 .await
                 .map_err(late("the rest of a frame", FRAME_DEADLINE))??,
         };
-        self.taken = end;
-        Ok(Frame { kind, id, payload: &self.buffer[HEADER_BYTES..end] })
+        Ok(self.frames.return_frame(bounds))
     }
 
-    fn discard_returned_frame(&mut self) {
-        if self.taken == self.buffer.len() {
-            self.buffer.clear();
-        } else {
-            self.buffer.drain(..self.taken);
-        }
-        self.taken = 0;
-        if self.buffer.capacity() > KEPT_BYTES && self.buffer.len() < READ_BYTES {
-            self.buffer.shrink_to(READ_BYTES);
-        }
-    }
-
-    /// The kind, request id and end of the frame at the start of the buffer; `None` before its header
-    /// is complete.
-    fn parse_header(&self) -> Result<Option<(FrameKind, u32, usize)>, ProtocolError> {
-        let Some(header) = self.buffer.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
-        let [l0, l1, l2, l3, kind, i0, i1, i2, i3] = *header;
-        let got = u32::from_le_bytes([l0, l1, l2, l3]);
-        let payload =
-            (got as usize).checked_sub(COUNTED_BYTES).ok_or(ProtocolError::Short { got })?;
-        let known = FrameKind::from_byte(kind).filter(|kind| kind.receiver() == self.side);
-        let kind = known.ok_or(ProtocolError::FrameKind { got: kind })?;
-        let wanted = kind.payload_max();
-        if payload > wanted {
-            return Err(ProtocolError::Length { kind, wanted, got: payload });
-        }
-        Ok(Some((kind, u32::from_le_bytes([i0, i1, i2, i3]), HEADER_BYTES + payload)))
-    }
-
-    /// Reads until the frame is complete. Memory grows with the bytes that arrive, not with the
-    /// length that a header announces.
-    async fn read_until_complete(&mut self) -> Result<(FrameKind, u32, usize), ProtocolError> {
+    async fn read_until_complete(&mut self) -> Result<FrameBounds, ProtocolError> {
         loop {
-            if let Some(found @ (_, _, end)) = self.parse_header()?
-                && self.buffer.len() >= end
-            {
-                return Ok(found);
-            }
-            self.buffer.reserve(READ_BYTES);
-            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+            let buffer = &mut self.frames.buffer;
+            buffer.reserve(READ_BYTES);
+            if self.stream.read_buf(buffer).await? == 0 {
                 return Err(ProtocolError::StreamEnded { within_frame: true });
+            }
+            if let Some(bounds) = self.frames.find_frame()? {
+                return Ok(bounds);
             }
         }
     }
@@ -210,6 +250,27 @@ mod tests {
             sending.await.unwrap().unwrap();
             let ended = reader.read_next("a frame", SOON).await.unwrap_err();
             assert!(matches!(ended, ProtocolError::StreamEnded { within_frame: false }), "{ended}");
+        }
+    }
+
+    #[test]
+    fn a_splitter_returns_frames_wherever_the_bytes_are_cut() {
+        let mut buffer = FrameBuffer::default();
+        let mut wire = buffer.build_frame(FrameKind::Goodbye, 7, |out| out.push(1)).to_vec();
+        wire.extend_from_slice(buffer.build_frame(FrameKind::Block, 8, |out| out.extend([3; 99])));
+        for cut in [1, 8, 9, 10, 11, wire.len()] {
+            let mut splitter = FrameSplitter::new(ConnectionSide::Host);
+            let mut found = Vec::new();
+            for part in wire.chunks(cut) {
+                splitter.push(part);
+                assert!(!splitter.is_empty());
+                while let Some(frame) = splitter.next_frame().unwrap() {
+                    found.push((frame.kind, frame.id, frame.payload.to_vec()));
+                }
+            }
+            let wanted = [(FrameKind::Goodbye, 7, vec![1]), (FrameKind::Block, 8, vec![3; 99])];
+            assert_eq!(found, wanted, "cut into {cut}");
+            assert!(splitter.is_empty());
         }
     }
 

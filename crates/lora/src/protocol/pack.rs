@@ -26,10 +26,19 @@ pub fn pack(values: &[u64], bits: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&(held as u64).to_le_bytes()[..rest]);
 }
 
-/// Unpacks `count` values of `bits` bits from `bytes`; `None` if `bytes` has another length, or if a
-/// bit after the last value is set.
-pub fn unpack(bytes: &[u8], bits: u32, count: usize) -> Option<Vec<u64>> {
+/// Returns whether `bytes` are `count` packed values of `bits` bits: whether they have this length, and
+/// no bit after the last value is set.
+pub fn is_packed(bytes: &[u8], bits: u32, count: usize) -> bool {
     if !(1..=64).contains(&bits) || bytes.len() != packed_bytes(count, bits) {
+        return false;
+    }
+    let bits_of_last_byte = count * bits as usize % 8;
+    bits_of_last_byte == 0 || bytes.last().is_none_or(|last| last >> bits_of_last_byte == 0)
+}
+
+/// Unpacks `count` values of `bits` bits from `bytes`; `None` if [`is_packed`] refuses them.
+pub fn unpack(bytes: &[u8], bits: u32, count: usize) -> Option<Vec<u64>> {
+    if !is_packed(bytes, bits, count) {
         return None;
     }
     let mask = u64::MAX >> (64 - bits);
@@ -49,7 +58,7 @@ pub fn unpack(bytes: &[u8], bits: u32, count: usize) -> Option<Vec<u64>> {
         held >>= bits;
         held_bits -= bits;
     }
-    (held == 0).then_some(values)
+    Some(values)
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// The code and detail of the refusal in a message.
-    pub(crate) fn code_and_detail(self) -> (u8, u64) {
+    pub fn code_and_detail(self) -> (u8, u64) {
         let detail = match self {
             Refusal::Version { host } => host.into(),
             Refusal::Budget { limit } => limit,
@@ -63,7 +63,8 @@ impl Refusal {
         (self.code_and_name().0, detail)
     }
 
-    pub(crate) fn from_code_and_detail(code: u8, detail: u64) -> Option<Refusal> {
+    /// The refusal of a code and detail; `None` if the code is unknown, or the detail is not one of its.
+    pub fn from_code_and_detail(code: u8, detail: u64) -> Option<Refusal> {
         Some(match code {
             1 => Refusal::Malformed,
             2 => Refusal::Version { host: detail.try_into().ok()? },

@@ -35,7 +35,7 @@ pub struct Hello<'a> {
 
 impl<'a> Hello<'a> {
     /// The greatest length of a credential, in bytes.
-    const CREDENTIAL_MAX: usize = 64;
+    pub const CREDENTIAL_MAX: usize = 64;
 
     /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
