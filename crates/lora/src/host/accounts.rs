@@ -15,13 +15,13 @@ pub const CLIENTS_BYTES_MAX: u64 = 1024 * 1024;
 
 /// An account for which answers are counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Account {
+pub struct Account {
     /// The account's id in a [`crate::CounterSlot`], which is never printed.
-    pub(crate) id: [u8; 32],
+    pub id: [u8; 32],
     /// The account's name: from the list, or `attested` or `everyone` without a list.
-    pub(crate) name: String,
+    pub name: String,
     /// Whether the key holder's attestation was accepted; if so, it has no budget.
-    pub(crate) attested: bool,
+    pub attested: bool,
 }
 
 /// The clients that a host recognises by their credentials.
@@ -100,7 +100,10 @@ impl ClientList {
 
     /// The account of a client. Without a list, all clients whose attestation was not accepted share
     /// one.
-    pub(crate) fn account(&self, credential: &[u8], attested: bool) -> Result<Account, Refusal> {
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownAdapter`] if there is a list, and the credential is none of its clients'.
+    pub fn account(&self, credential: &[u8], attested: bool) -> Result<Account, Refusal> {
         let name = match self.known.is_empty() {
             true if attested => "attested",
             true => "everyone",

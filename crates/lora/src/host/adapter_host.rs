@@ -19,9 +19,9 @@ use super::{
     accounts::ClientList,
     adapter::HostedAdapter,
     audit::{AuditLog, AuditSubject},
-    budget_file::BudgetFile,
     error::HostError,
     group::{ProjectionGroup, SchemeContexts},
+    ledger::AnswerLedger,
     online::OnlineJob,
     peers::{HostLimits, PeerPrefix, PreparationPermit, RunningPreparations},
     sequences::CounterSequences,
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     adapter::Adapter,
-    budget::{AnswerAllowance, AnswerBudgets, BudgetError, BudgetState},
+    budget::{AnswerAllowance, BudgetState},
     direct,
     guarantee::Guarantee,
     mask::{CounterSlot, ProcessKey},
@@ -92,8 +92,7 @@ pub struct AdapterHost {
     key: ProcessKey,
     adapters: Mutex<BTreeMap<String, Arc<HostedAdapter>>>,
     sessions: HostSessions,
-    budgets: AnswerBudgets,
-    budget_file: Option<Arc<BudgetFile>>,
+    ledger: AnswerLedger,
     audit: AuditLog,
     before_hello: AuditTally,
     preparations: Arc<RunningPreparations>,
@@ -116,19 +115,7 @@ impl AdapterHost {
             direct_entry_max,
         };
         let key = ProcessKey::random(&mut Rng::from_os()?);
-        let budgets = AnswerBudgets::new();
-        let budget_file = match &options.budget_file {
-            None => None,
-            Some(path) => {
-                let cannot = |source| HostError::BudgetFile { path: path.clone(), source };
-                let (file, counts) = BudgetFile::open(path).map_err(cannot)?;
-                for (slot, used) in counts {
-                    let counted = budgets.count_answers(slot, 0, AnswerAllowance::Attested, used);
-                    counted.map_err(|_| HostError::TooManyCounts)?;
-                }
-                Some(Arc::new(file))
-            }
-        };
+        let ledger = AnswerLedger::open(options.budget_file.as_deref())?;
         // Preparation uses half of the cores, so that the others can answer tokens.
         let turns = thread::available_parallelism().map_or(1, NonZero::get).div_ceil(2);
         let limits = options.limits;
@@ -139,8 +126,7 @@ impl AdapterHost {
             adapters: Mutex::default(),
             sessions: HostSessions::new(limits),
             preparations: Arc::new(RunningPreparations::new(limits)),
-            budgets,
-            budget_file,
+            ledger,
             audit,
             before_hello: AuditTally::default(),
             turns: Arc::new(Semaphore::new(turns)),
@@ -267,9 +253,7 @@ impl AdapterHost {
         fields.insert("requests".into(), counts.1.into());
         fields.insert("rounds_of_products".into(), counts.0.into());
         self.audit.write("stopped", AuditSubject::default(), fields);
-        if let Some(file) = &self.budget_file
-            && let Err(error) = file.replace_counts(self.budgets.answer_counts())
-        {
+        if let Err(error) = self.ledger.write_exact_counts() {
             tracing::warn!(%error, "the exact counts cannot be written to the budget file");
         }
     }
@@ -358,7 +342,7 @@ impl AdapterHost {
 
     pub(super) fn budget_state(&self, session: &HostSession, group: usize) -> BudgetState {
         let (slot, width) = self.budget_slot(session, group);
-        self.budgets.budget_state(&slot, width, session.allowance)
+        self.ledger.budget_state(&slot, width, session.allowance)
     }
 
     pub(super) async fn answer_masked_request(
@@ -395,24 +379,12 @@ impl AdapterHost {
     ) -> Result<BudgetState, Refusal> {
         session.record_use();
         let (slot, width) = self.budget_slot(session, group);
-        let taken = self.budgets.count_answers(slot, width, session.allowance, vectors);
-        let state = taken.map_err(|error| match error {
-            BudgetError::UsedUp { limit, .. } => Refusal::Budget { limit },
-            _ => Refusal::Busy,
-        })?;
-        let Some(file) =
-            self.budget_file.clone().filter(|file| !file.has_recorded(&slot, state.used))
-        else {
-            return Ok(state);
-        };
-        let limit = session.allowance.limit(width);
-        // The line must be on disk before the answer is sent; this takes milliseconds.
-        let reserving =
-            tokio::task::spawn_blocking(move || file.ensure_recorded(slot, state.used, limit));
-        reserving.await.map_err(|_| Refusal::Internal)?.map_err(|error| {
-            tracing::error!(%error, "the budget file cannot be written: requests are refused");
-            Refusal::Internal
-        })?;
+        let (state, unwritten) =
+            self.ledger.count_in_memory(slot, width, session.allowance, vectors)?;
+        if let Some(unwritten) = unwritten {
+            let writing = tokio::task::spawn_blocking(|| unwritten.write());
+            writing.await.map_err(|_| Refusal::Internal)??;
+        }
         Ok(state)
     }
 

@@ -139,7 +139,7 @@ impl TiledWeights {
 
 /// SHA-256 over every matrix A that reads the input, as 32-bit floats. Answers reveal A, so all
 /// adapters with the same A share one count, even if their names, folders, B or file dtypes differ.
-fn weights_digest(pairs: &[(Projection, &LoraPair)]) -> [u8; 32] {
+pub fn weights_digest(pairs: &[(Projection, &LoraPair)]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(b"confide lora weights v1");
     for (projection, pair) in pairs {

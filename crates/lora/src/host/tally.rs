@@ -11,7 +11,7 @@ use crate::{protocol::Refusal, site::LayerInput};
 
 /// The answers and refusals since the last line.
 #[derive(Debug, Default)]
-pub(crate) struct AuditTally {
+pub struct AuditTally {
     counts: Mutex<AnswerCounts>,
 }
 
@@ -22,14 +22,15 @@ struct AnswerCounts {
 }
 
 impl AuditTally {
-    pub(crate) fn count_answers(&self, layer: u32, input: LayerInput, vectors: u64) {
+    /// Counts answers of one input.
+    pub fn count_answers(&self, layer: u32, input: LayerInput, vectors: u64) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.answered.entry((layer, input)).or_default() += vectors;
     }
 
     /// Counts a refusal. Returns whether it is the first of its kind since the last line; the caller
     /// then writes a separate line.
-    pub(crate) fn count_refusal(&self, refusal: Refusal) -> bool {
+    pub fn count_refusal(&self, refusal: Refusal) -> bool {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.refused.entry(refusal.name()).or_default();
         *count += 1;
@@ -37,7 +38,7 @@ impl AuditTally {
     }
 
     /// Returns the counts as fields of a line and resets them; `None` if all are zero.
-    pub(crate) fn take_counts(&self) -> Option<Map<String, Value>> {
+    pub fn take_counts(&self) -> Option<Map<String, Value>> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = std::mem::take(&mut *counts);
         let mut fields = Map::new();
@@ -60,7 +61,7 @@ impl AuditTally {
 }
 
 /// The name of an input in logs.
-pub(crate) fn input_name(input: LayerInput) -> &'static str {
+pub fn input_name(input: LayerInput) -> &'static str {
     match input {
         LayerInput::Attention => "attention",
         LayerInput::AttentionOutput => "attention-output",
