@@ -21,7 +21,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic agents prover zkvm-test zkvm-keys test style python-style unit no-std web page web-provider guests programs vectors python examples examples-all transport-cost wheel sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic agents prover zkvm-test zkvm-keys test style python-style unit no-std web page web-provider guests programs vectors python examples examples-all transport-cost native wheel sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -144,13 +144,14 @@ python: unit $(VENV)/ready  ## the openai package and curl against the server, a
 examples: web $(VENV)/ready  ## the programs in examples/, and what each refuses (those for Node are skipped without WebAssembly)
 	tests/examples.sh $(DEBUG) $(VENV)/bin/python
 
-examples-all: build $(VENV)/ready  ## the same with LangChain, LiteLLM and LlamaIndex (1 GB; skipped where they cannot be had)
-	$(if $(filter dev,$(PROFILE)),,cargo build --release --locked -p confide-python)
+examples-all: build $(if $(filter dev,$(PROFILE)),,native) $(VENV)/ready  ## the same with LangChain, LiteLLM and LlamaIndex (1 GB; skipped where they cannot be had)
 	tests/examples.sh $(BINARY) $(VENV)/bin/python --all
 
-transport-cost: build $(VENV)/ready  ## what the Python package costs per request, next to plain httpx2
-	$(if $(filter dev,$(PROFILE)),,cargo build --release --locked -p confide-python)
+transport-cost: build $(if $(filter dev,$(PROFILE)),,native) $(VENV)/ready  ## what the Python package costs per request, next to plain httpx2
 	$(VENV)/bin/python tests/python/transport_cost.py $(BINARY)
+
+native: tools  ## the package's native part for the Python of this checkout: target/release/lib_native.so (docs/gpu.md)
+	cargo build --release --locked -p confide-python
 
 wheel: build  ## dist/*.whl: the Python package with its native part and the program (docs/python.md)
 	tests/wheel.sh $(abspath $(BINARY))
