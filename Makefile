@@ -9,6 +9,8 @@ DEBUG := $(TARGET)/debug/confide
 # `make walk PROFILE=dev` and `make bench PROFILE=dev` take the binaries that `make unit` has tested.
 PROFILE ?= release
 BINARY := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,release)/confide
+# What `make unit` has built of the Python package, for tests that run the checkout's.
+NATIVE := $(abspath $(TARGET)/debug/lib_native.so)
 VENV := .venv
 # The zkVM's workspace: where a target folder is given, both use it.
 ZKVM_TARGET := $(abspath $(or $(CARGO_TARGET_DIR),zkvm/target))
@@ -195,11 +197,11 @@ foreign:  ## the load generator against `transformers serve` (skipped where it i
 statistics: tools  ## scipy's, arch's and ruptures' answers compared with ours (skipped where the wheels are missing)
 	tests/statistics.sh
 
-kernels: tools cxx  ## CUDA kernels: compiled for three GPUs, run on the CPU (skipped where the wheels are missing)
-	tests/kernels.sh
+kernels: unit cxx  ## CUDA kernels: compiled for three GPUs, run on the CPU (skipped where the wheels are missing)
+	CONFIDE_NATIVE=$(NATIVE) tests/kernels.sh
 
 worker: unit  ## the torch worker and adapters in Python, on the CPU (skipped where torch is missing: make torch)
-	CONFIDE_BIN=$(abspath $(DEBUG)) tests/worker.sh
+	CONFIDE_BIN=$(abspath $(DEBUG)) CONFIDE_NATIVE=$(NATIVE) tests/worker.sh
 
 torch: tools  ## torch and transformers for `make worker` and `confide serve --engine worker` (5.6 GB)
 	tests/worker.sh --install

@@ -69,6 +69,9 @@ def main() -> int:
     if args.out is None:
         print("--out DIR is missing: a folder for the record", file=sys.stderr)
         return 2
+    if reason := find_native_fault():
+        print(f"{reason}; nothing is measured and nothing written", file=sys.stderr)
+        return 2
     return run(args, stages)
 
 
@@ -143,6 +146,15 @@ def find_gpu_fault() -> str | None:
     except ImportError:
         return "this Python has no torch"
     return None if torch.version.cuda else f"torch {torch.__version__} is built without CUDA"
+
+
+def find_native_fault() -> str | None:
+    """The reason for which adapters cannot be read here, or None: they need the package's native part."""
+    try:
+        importlib.import_module("confide._extension")
+    except ImportError as error:
+        return str(error)
+    return None
 
 
 def run(args: argparse.Namespace, stages: list[dict[str, Any]]) -> int:

@@ -74,6 +74,9 @@ def main() -> int:
     if args.out is None:
         print("--out DIR is missing: a folder for what comes back", file=sys.stderr)
         return 2
+    if reason := run.find_native_fault():
+        print(f"{reason}; nothing is tried", file=sys.stderr)
+        return 2
     return run_all_steps(steps, args.out, args.cpu)
 
 

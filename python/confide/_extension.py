@@ -49,7 +49,7 @@ except ImportError as error:
     if _built is None:
         raise ImportError(
             "the native part of confide is missing: install the package with `pip install .` in a checkout, or build "
-            "it there with `make native` (the worker and the kernels do without it)"
+            "it there with `make native` (kernels and a worker without adapters do without it)"
         ) from error
     _load_library(_built)
     from confide import _native as native

@@ -1,8 +1,10 @@
 //! The native part of the Python package `confide` (docs/python.md): attested connections and requests over them, and
-//! verdicts on evidence and receipts. Python reads files and speaks httpx; everything that decides is here.
+//! verdicts on evidence and receipts. Python reads files and speaks httpx; everything that decides is here. For the
+//! blind protocol ([`blind`]) the ring arithmetic is Python's, in kernels; adapters' files are read here.
 
 mod answer;
 mod attested_end;
+mod blind;
 mod client;
 mod exchange;
 mod failure;
@@ -21,6 +23,8 @@ use pyo3::pymodule;
 mod _native {
     #[pymodule_export]
     use crate::answer::Answer;
+    #[pymodule_export]
+    use crate::blind::peft::{LoraPair, PeftAdapter, read_peft_adapter};
     #[pymodule_export]
     use crate::client::Client;
     #[pymodule_export]

@@ -280,10 +280,8 @@ class AdapterHost:
         self, folder: str | Path, final_hidden: bool = False, name: str | None = None
     ) -> HostedAdapter:
         """Quantises the adapter in a PEFT folder and offers it under the folder's name, or another."""
-        found, pairs = peft.load_adapter(folder)
-        return self.add_adapter(
-            name or found, peft.into_final_hidden(pairs) if final_hidden else pairs
-        )
+        found, pairs = peft.load_adapter(folder, final_hidden)
+        return self.add_adapter(name or found, pairs)
 
     def add_adapter(self, name: str, pairs: dict[tuple[int, str], LoraPair]) -> HostedAdapter:
         """Offers an adapter as `load` does, from pairs."""

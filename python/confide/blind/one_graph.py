@@ -227,8 +227,7 @@ class OneGraphAdapter:
     ) -> None:
         chosen = parameters.find_set(set_name, dangerous_parameters)
         self.name, self.bank, self.device = name, bank, bank.device
-        _, pairs = peft.load_adapter(folder)
-        pairs = peft.into_final_hidden(pairs) if mode == "final-hidden" else pairs
+        _, pairs = peft.load_adapter(folder, final_hidden=mode == "final-hidden")
         options = HostOptions(chosen, protect, 1 << 62, rank_max=1024, device=self.device)
         self.host = AdapterHost(options)
         hosted = self.host.add_adapter(name, pairs)

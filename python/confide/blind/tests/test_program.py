@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
+import subprocess
+import sys
+import textwrap
 import unittest
 from unittest import mock
 
 from confide.blind.__main__ import main
+from confide.blind.tests import hosts
 
 
 class Program(unittest.TestCase):
@@ -31,6 +36,32 @@ class Program(unittest.TestCase):
             status = main(["host", "adapter", "--listen", "127.0.0.1:0", "--device", "gpu"])
         self.assertEqual(status, 1)
         self.assertIn("device gpu: wanted", errors.getvalue())
+
+    def test_without_the_native_part_an_adapter_is_refused_with_a_word_on_how_to_get_it(
+        self,
+    ) -> None:
+        script = """
+            import os, sys
+
+            os.environ.pop("CONFIDE_NATIVE", None)
+            os.environ["CARGO_TARGET_DIR"] = os.devnull
+            sys.modules["confide._native"] = None
+            from confide import peft
+            from confide.adapter_error import AdapterRefused
+
+            try:
+                peft.load_adapter("bank")
+            except AdapterRefused as error:
+                assert "make native" in str(error), error
+            else:
+                raise SystemExit("wanted an error")
+        """
+        subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(script)],
+            env=os.environ | {"PYTHONPATH": str(hosts.PYTHON_FOLDER)},
+            check=True,
+            timeout=60,
+        )
 
 
 if __name__ == "__main__":
