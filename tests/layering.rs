@@ -87,7 +87,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "worker",
         ],
     ),
-    ("crates/python", &["client", "lora", "receipt", "verification", "verifier"]),
+    ("crates/python", &["client", "lora", "receipt", "rlwe", "verification", "verifier"]),
     // instrument: the harness does not know the product, its arms are processes
     ("bench/estimate", &[]),
     ("bench/harness", &["estimate"]),

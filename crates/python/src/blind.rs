@@ -1,5 +1,11 @@
-//! What hosts and key holders of private adapters in Python take from `confide-lora`. A call handles a whole file.
+//! The blind protocol (docs/blind-protocol.md) for hosts and key holders in Python: frames and messages, adapters in
+//! PEFT's files, integers of weights of `confide-lora`. A call handles a whole frame, batch
+//! or file.
 
 mod arrays;
-mod errors;
+pub(crate) mod errors;
+pub(crate) mod frames;
+pub(crate) mod messages;
+pub(crate) mod pack;
 pub(crate) mod peft;
+pub(crate) mod terms;

@@ -1,6 +1,6 @@
 //! The native part of the Python package `confide` (docs/python.md): attested connections and requests over them, and
 //! verdicts on evidence and receipts. Python reads files and speaks httpx; everything that decides is here. For the
-//! blind protocol ([`blind`]) the ring arithmetic is Python's, in kernels; adapters' files are read here.
+//! blind protocol ([`blind`]) the ring arithmetic is Python's, in kernels; bytes and adapters' files are here.
 
 mod answer;
 mod attested_end;
@@ -24,7 +24,21 @@ mod _native {
     #[pymodule_export]
     use crate::answer::Answer;
     #[pymodule_export]
-    use crate::blind::peft::{LoraPair, PeftAdapter, read_peft_adapter};
+    use crate::blind::{
+        errors::refusal_names,
+        frames::FrameReader,
+        messages::{
+            Attach, AttachAnswer, BlockCredit, CiphertextAnswer, CiphertextBlock,
+            CiphertextRequest, Farewell, Goodbye, GroupTerms, Hello, MaskedAnswer, MaskedRequest,
+            PrepareRequest, PreparedRows, Welcome, encode_refusal, is_valid_name,
+        },
+        pack::{is_packed, pack, packed_bytes, unpack},
+        peft::{LoraPair, PeftAdapter, read_peft_adapter},
+        terms::{
+            InputTerms, ProjectionTerms, QuantisedWeights, decode_terms, describe_guarantee,
+            quantise_weights,
+        },
+    };
     #[pymodule_export]
     use crate::client::Client;
     #[pymodule_export]

@@ -219,7 +219,7 @@ def _ready_line(host: AdapterHost, listener: socket.socket) -> dict[str, Any]:
     return {
         "ready": True,
         "listen": f"{shown}:{port}",
-        "guarantee": str(host.guarantee()),
+        "guarantee": host.guarantee(),
         "pid": os.getpid(),
         "binding": "none",
         "simulated": False,

@@ -10,10 +10,10 @@ from ..cuda import parameters
 from .channel import dial_tcp
 from .errors import AdapterRefused, RequestAbandoned
 from .holder import RemoteAdapter
-from .messages import PROTECTS
 from .session import HolderOptions
 
 MODES = ("full", "final-hidden")
+PROTECTS = ("a", "ba")
 _COMMON = {"adapter", "parameters", "protect", "dangerous_parameters"}
 _MORE = {
     "one-graph": {"path", "mode"},

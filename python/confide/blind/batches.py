@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy
 
+from .._extension import native
 from ..cuda import arrays, ring
 from ..cuda.arrays import Array
 from ..cuda.mask_stream import TILE
 from .channel import Channel
 from .errors import ProtocolError
-from .frames import STEP_DEADLINE_S, FrameKind
-from .messages import decode_credit, decode_part, encode_part, encode_place
+from .frames import STEP_DEADLINE_S
 from .terms import InputTerms
 
 
@@ -133,24 +133,25 @@ def prepare_batch(
     channel: Channel, context: ring.Context, secret: ring.SecretKey, terms: InputTerms
 ) -> MaskBatch:
     """Has the host prepare the next batch of an input."""
-    request = channel.begin_request(FrameKind.PREPARE, encode_place(terms.layer, terms.source))
-    blocks, number = decode_credit(channel.expect(request, FrameKind.CREDIT, STEP_DEADLINE_S))
+    request = channel.begin_request(native.PrepareRequest(terms.layer, terms.source))
+    credit = channel.expect(request, native.BlockCredit, STEP_DEADLINE_S)
+    blocks, number = credit.blocks, credit.batch
     key = os.urandom(32)
     for first, count, seeded in encrypted_masks(context, secret, terms, key):
         raw = b"".join(seeded.to_wire_forms())
         while blocks == 0:
-            blocks, _ = decode_credit(channel.expect(request, FrameKind.CREDIT, STEP_DEADLINE_S))
+            blocks = channel.expect(request, native.BlockCredit, STEP_DEADLINE_S).blocks
         blocks -= 1
-        channel.send(FrameKind.BLOCK, request, encode_part(first, count, raw))
+        channel.send(native.CiphertextBlock(first, count, raw), request)
     rows: list[Array] = []
     done = 0
     while done < terms.rows:
-        frame = channel.receive(request, "a prepared batch", STEP_DEADLINE_S)
-        if frame.kind is FrameKind.CREDIT:
+        part = channel.receive(request, "a prepared batch", STEP_DEADLINE_S)
+        if isinstance(part, native.BlockCredit):
             continue
-        if frame.kind is not FrameKind.PREPARED:
-            raise ProtocolError(f"frame: wanted a prepared batch, got {frame.kind.name.lower()}")
-        first, count, raw = decode_part("prepared", frame.payload)
+        if not isinstance(part, native.PreparedRows):
+            raise ProtocolError(f"frame: wanted a prepared batch, got {type(part).__name__}")
+        first, count, raw = part.first, part.count, part.ciphertexts
         if first != done or count > terms.rows - done:
             raise ProtocolError("prepared: ciphertexts: wanted the next rows, each whole")
         length = len(raw) // count
@@ -163,8 +164,8 @@ def prepare_batch(
         rows.append(secret.decrypt(answers))
         done += count
     whole = arrays.concatenate(rows)
-    for part in rows:
-        arrays.wipe(part)
+    for piece in rows:
+        arrays.wipe(piece)
     if whole.shape[1] != context.n:
         raise ProtocolError(
             f"prepared: wanted all {context.n} messages of a row, got {whole.shape[1]}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Callable
+from typing import Any, TypeVar
 
+from .._extension import native
 from .errors import (
     BlindError,
     BudgetExhausted,
@@ -19,13 +21,12 @@ from .frames import (
     ANSWER_DEADLINE_S,
     CONNECT_DEADLINE_S,
     FAREWELL_DEADLINE_S,
-    Frame,
-    FrameKind,
     FrameStream,
+    Message,
     Side,
 )
-from .messages import Attach, decode_error
 
+Answer = TypeVar("Answer")
 Dial = Callable[[], socket.socket]
 
 
@@ -65,62 +66,55 @@ class Channel:
         """The bytes sent and received until now."""
         return self.frames.bytes_sent + self.frames.bytes_received
 
-    def begin_request(self, kind: FrameKind, payload: bytes) -> int:
+    def begin_request(self, message: Message) -> int:
         """Begins a request of several frames; gives its id."""
         request = self._next
         self._next = request % 0xFFFFFFFF + 1
-        self.send(kind, request, payload)
+        self.send(message, request)
         return request
 
-    def send(self, kind: FrameKind, request: int, payload: bytes) -> None:
-        """Sends one more frame of a request."""
-        self.frames.send(kind, request, payload, ANSWER_DEADLINE_S)
+    def send(self, message: Message, request: int) -> None:
+        """Sends one message of a request."""
+        self.frames.send(message, request)
 
-    def receive(self, request: int, what: str, seconds: float) -> Frame:
-        """Receives the next frame, which has to belong to the request; raises a refusal that comes instead."""
-        frame = self.frames.receive(what, seconds)
-        if frame.kind is FrameKind.ERROR:
-            raise decode_error(frame.payload)
-        if frame.id != request:
+    def receive(self, request: int, what: str, seconds: float) -> Any:
+        """Receives the next message, which has to belong to the request; raises a refusal that comes instead."""
+        found, message = self.frames.receive(what, seconds)
+        if isinstance(message, Refusal):
+            raise message
+        if found != request:
             raise ProtocolError(
-                f"frame: wanted an answer to this request, got {frame.kind.name.lower()}"
+                f"frame: wanted an answer to this request, got {type(message).__name__}"
             )
-        return frame
+        return message
 
-    def expect(self, request: int, kind: FrameKind, seconds: float = ANSWER_DEADLINE_S) -> bytes:
-        """Receives the next frame, which has to be of this kind; gives its payload."""
-        frame = self.receive(request, f"the host's {kind.name.lower()}", seconds)
-        if frame.kind is not kind:
-            raise ProtocolError(f"frame: wanted {kind.name.lower()}, got {frame.kind.name.lower()}")
-        return frame.payload
+    def expect(
+        self, request: int, kind: type[Answer], seconds: float = ANSWER_DEADLINE_S
+    ) -> Answer:
+        """Receives the next message, which has to be of this kind."""
+        message = self.receive(request, f"the host's {kind.__name__}", seconds)
+        if not isinstance(message, kind):
+            raise ProtocolError(f"frame: wanted {kind.__name__}, got {type(message).__name__}")
+        return message
 
     def request(
-        self,
-        kind: FrameKind,
-        payload: bytes,
-        answer: FrameKind,
-        idle: Callable[[], None] | None = None,
-    ) -> bytes:
-        """Sends one frame and receives one; `idle` is called now and then while nothing comes."""
-        request = self.begin_request(kind, payload)
+        self, message: Message, answer: type[Answer], idle: Callable[[], None] | None = None
+    ) -> Answer:
+        """Sends one message and receives one; `idle` is called now and then while nothing comes."""
+        request = self.begin_request(message)
         if idle is not None:
-            self.frames.idle_until_bytes(
-                f"the host's {answer.name.lower()}", ANSWER_DEADLINE_S, idle
-            )
+            self.frames.idle_until_bytes(f"the host's {answer.__name__}", ANSWER_DEADLINE_S, idle)
         return self.expect(request, answer)
 
-    def attach(self, attach: Attach) -> None:
+    def attach(self, attach: native.Attach) -> None:
         """Joins the session of an earlier hello."""
-        self.request(FrameKind.ATTACH, attach.encode(), FrameKind.ATTACHED)
+        self.request(attach, native.AttachAnswer)
 
     def say_goodbye(self, session: bool) -> None:
         """Says that nothing more comes, of the whole session where `session` is set, and closes."""
         with contextlib.suppress(BlindError):
-            self.expect(
-                self.begin_request(FrameKind.GOODBYE, bytes([session])),
-                FrameKind.FAREWELL,
-                FAREWELL_DEADLINE_S,
-            )
+            request = self.begin_request(native.Goodbye(session))
+            self.expect(request, native.Farewell, FAREWELL_DEADLINE_S)
         self.frames.close()
 
 

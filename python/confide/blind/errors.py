@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .._extension import native
 from ..adapter_error import AdapterError
 from ..adapter_error import AdapterRefused as AdapterRefused
 
@@ -49,22 +50,8 @@ class RequestAbandoned(BlindError):
     KIND = "cancelled"
 
 
-# Code on the wire -> name, as the table of docs/blind-protocol.md has them.
-REFUSALS = {
-    1: "malformed",
-    2: "version",
-    3: "unknown-adapter",
-    4: "not-offered",
-    5: "no-session",
-    6: "counter-used",
-    7: "not-prepared",
-    8: "prepared-already",
-    9: "budget",
-    10: "busy",
-    11: "deadline",
-    12: "stopping",
-    13: "internal",
-}
+# Names by their code on the wire.
+REFUSALS = dict(enumerate(native.refusal_names(), 1))
 _CODES = {name: code for code, name in REFUSALS.items()}
 
 
@@ -82,6 +69,10 @@ class Refusal(BlindError):
     def code(self) -> int:
         """The refusal's byte on the wire."""
         return _CODES[self.name]
+
+    def to_frame(self, request: int) -> bytes:
+        """Encodes the refusal as a frame of a request."""
+        return native.encode_refusal(request, self.name, self.detail)
 
 
 class HostLost(BlindError):

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .._extension import native
 from ..cuda.parameters import SECURITY_BITS_MIN
 from ..sites import source_number
 from .batches import CounterRange, MaskBatch, prepare_batch
@@ -28,11 +29,8 @@ from .errors import (
     Refusal,
     RequestAbandoned,
 )
-from .frames import FrameKind
-from .guarantee import Guarantee
 from .host import BATCHES_MAX
-from .messages import VECTORS_MAX, decode_products, encode_apply
-from .online_step import OnlineStep
+from .online_step import VECTORS_MAX, OnlineStep
 from .pack import packed_bytes
 from .session import HolderOptions, HolderSession, Meter
 from .terms import InputTerms, adapter_sites
@@ -73,14 +71,12 @@ class RemoteAdapter:
         session, welcome = self.session, self.session.welcome
         # No budget keeps an adapter from a key holder whose evidence was not accepted.
         learned = not welcome.trusted
-        return str(
-            Guarantee(
-                session.parameters.security_bits >= SECURITY_BITS_MIN,
-                session.parameters.flood_bits > 0,
-                welcome.protect == "a",
-                learned or welcome.can_be_learned,
-                welcome.simulated,
-            )
+        return native.describe_guarantee(
+            host_is_blind=session.parameters.security_bits >= SECURITY_BITS_MIN,
+            adapter_stays=session.parameters.flood_bits > 0,
+            b_is_handed_over=welcome.protect == "a",
+            adapter_can_be_learned=learned or welcome.can_be_learned,
+            simulated=welcome.simulated,
         )
 
     def open(self) -> RemoteDeltas:
@@ -223,16 +219,18 @@ class RemoteAdapter:
         if self._online is None:
             raise ProtocolError("the connection was lost")
         began, before = time.perf_counter(), self._online.byte_count
-        payload = encode_apply(terms.layer, terms.source, taken.counter, taken.count, packed)
-        left, vectors, raw = decode_products(
-            self._online.request(FrameKind.APPLY, payload, FrameKind.PRODUCTS, self.idle)
+        request = native.MaskedRequest(
+            terms.layer, terms.source, taken.counter, taken.count, packed
         )
-        if vectors != taken.count or len(raw) != taken.count * packed_bytes(terms.rows, terms.bits):
-            raise ProtocolError("products: vectors: wanted the number of vectors in the request")
+        answer = self._online.request(request, native.MaskedAnswer, self.idle)
+        if answer.vectors != taken.count or not answer.is_packed(terms.bits, terms.rows):
+            raise ProtocolError(
+                "products: packed: wanted a product below 2^k for each vector in the request"
+            )
         meter.add_ms("network_ms", began)
         meter.online_bytes += self._online.byte_count - before
-        step.unmask(taken, done, raw)
-        self._record_answers(session, input_index, taken, left, meter)
+        step.unmask(taken, done, answer.packed)
+        self._record_answers(session, input_index, taken, answer.budget_left, meter)
 
     def _record_answers(
         self,

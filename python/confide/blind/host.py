@@ -21,6 +21,7 @@ from typing import Any
 import numpy
 
 from .. import peft
+from .._extension import native
 from ..cuda import arrays, online, ring
 from ..cuda.arrays import Array
 from ..cuda.mask_stream import TILE
@@ -30,12 +31,10 @@ from ..sites import PROJECTIONS, source_of
 from . import masks
 from .accounts import AccountId, Budgets, ClientList, CountKey
 from .errors import AdapterRefused, Refusal
-from .guarantee import Guarantee
-from .messages import INPUTS_MAX, Attach, Hello, Welcome, is_name
 from .peers import HostLimits, PreparationSlots, evict_for_session
 from .terms import HostWeights, InputTerms, noise_headroom, quantise_pairs
 
-ADAPTERS_MAX, CONNECTIONS_MAX, BATCHES_MAX = 64, 64, 4
+ADAPTERS_MAX, CONNECTIONS_MAX, BATCHES_MAX, INPUTS_MAX = 64, 64, 4, 1024
 SESSION_IDLE_S = 600.0
 ROWS_MAX = 4096
 BELOW_WIDTH = "below-width"
@@ -62,24 +61,12 @@ class HostOptions:
         return width - 1 if self.allowance == BELOW_WIDTH else int(self.allowance)
 
 
-def weights_digest(pairs: list[tuple[str, LoraPair]]) -> bytes:
-    """SHA-256 over every A that reads an input: whatever has the same A shares one count (docs/blind-protocol.md)."""
-    digest = hashlib.sha256(b"confide lora weights v1")
-    for projection, pair in pairs:
-        digest.update(bytes([PROJECTIONS.index(projection)]))
-        digest.update(pair.a.shape[0].to_bytes(8, "little") + pair.a.shape[1].to_bytes(8, "little"))
-        digest.update(numpy.ascontiguousarray(pair.a, "<f4").tobytes())
-    return digest.digest()
-
-
 class InputProduct:
     """One input of one layer and all that reads it: integers, terms, and the exact product of both."""
 
-    def __init__(self, weights: HostWeights, device: str, digest: bytes) -> None:
+    def __init__(self, weights: HostWeights, device: str) -> None:
         self.weights, self.terms, self.device = weights, weights.terms, device
-        # What answers are counted for.
-        self.weights_digest = digest
-        self.terms_bytes = self.terms.encode()
+        self.weights_digest, self.terms_bytes = weights.weights_digest, weights.terms_bytes
         self._lock = threading.Lock()
 
     @functools.cached_property
@@ -110,7 +97,7 @@ class HostedAdapter:
     def __init__(
         self, name: str, pairs: dict[tuple[int, str], LoraPair], options: HostOptions
     ) -> None:
-        if not is_name(name.encode()):
+        if not native.is_valid_name(name):
             raise AdapterRefused(
                 f"adapter name: wanted 1 to 128 visible ASCII characters, got {name!r}"
             )
@@ -140,9 +127,7 @@ class HostedAdapter:
                     f"layer {place[0]}: wanted at most {ROWS_MAX} rows, got {weights.terms.rows}"
                 )
             self.by_input[place] = len(self.products)
-            self.products.append(
-                InputProduct(weights, options.device, weights_digest(inputs[place]))
-            )
+            self.products.append(InputProduct(weights, options.device))
 
 
 class CounterSequence:
@@ -293,18 +278,20 @@ class AdapterHost:
         self.adapters[name] = hosted
         return hosted
 
-    def guarantee(self) -> Guarantee:
+    def guarantee(self) -> str:
         """Who is protected from whom, for every key holder that may come."""
         chosen = self.options.parameters
         # This host accepts no attestation, and no budget keeps an adapter from a key holder without one.
-        return Guarantee(
-            chosen.security_bits >= SECURITY_BITS_MIN,
-            chosen.flood_bits > 0,
-            self.options.protect == "a",
+        return native.describe_guarantee(
+            host_is_blind=chosen.security_bits >= SECURITY_BITS_MIN,
+            adapter_stays=chosen.flood_bits > 0,
+            b_is_handed_over=self.options.protect == "a",
             adapter_can_be_learned=True,
         )
 
-    def open_session(self, hello: Hello, peer: str = "") -> tuple[HostSession, Welcome]:
+    def open_session(
+        self, hello: native.Hello, peer: str = ""
+    ) -> tuple[HostSession, native.Welcome]:
         """Opens a session with its first connection, which came from `peer`."""
         account = self.options.clients.account_of(hello.credential)
         adapter = self.adapters.get(hello.adapter)
@@ -341,11 +328,11 @@ class AdapterHost:
         if evicted is not None:
             self.log("evicted", session=evicted)
         self.log("hello", session=session, scheme="masked", attested=False, simulated=False)
-        return session, Welcome(
+        return session, native.Welcome(
             self.epoch, session.token, False, False, True, options.protect, len(adapter.products)
         )
 
-    def attach_connection(self, attach: Attach) -> tuple[HostSession, int]:
+    def attach_connection(self, attach: native.Attach) -> tuple[HostSession, int]:
         """Adds a connection to a session; gives the session and its connections. One refusal covers every fault."""
         with self._lock:
             session = self._sessions.get(attach.client)
@@ -434,13 +421,9 @@ class AdapterHost:
         return len(self._sessions)
 
     def _count_key(self, session: HostSession, input_index: int) -> CountKey:
-        terms = session.adapter.products[input_index].terms
-        return CountKey(
-            session.account.id,
-            session.adapter.products[input_index].weights_digest,
-            terms.layer,
-            terms.source,
-        )
+        product = session.adapter.products[input_index]
+        place = product.terms.layer, product.terms.source
+        return CountKey(session.account.id, product.weights_digest, *place)
 
     def _is_expired(self, session: HostSession) -> bool:
         return session.connections == 0 and time.monotonic() - session.last_used >= SESSION_IDLE_S

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .._extension import native
 from ..cuda import arrays, parameters, ring
 from ..cuda.mask_stream import TILE
 from ..cuda.shared import SharedWords
@@ -29,11 +30,10 @@ from .batches import CounterRange, MaskBatch, encrypted_masks
 from .channel import dial_unix
 from .errors import BlindError, HostLost, ProtocolError, Refusal
 from .frames import ANSWER_DEADLINE_S, STEP_DEADLINE_S
-from .guarantee import Guarantee
 from .holder import RemoteAdapter, side_stream
 from .host import AdapterHost, HostOptions
 from .lane import APPLY, BEGIN, FINISH, PUSH, Lane, Request
-from .messages import VECTORS_MAX, Attach
+from .online_step import VECTORS_MAX
 from .serving import Server
 from .session import HolderOptions, HolderSession, Meter
 
@@ -95,7 +95,12 @@ class IpcAdapter(RemoteAdapter):
         """The host cannot read activations; this process started it, from an adapter that this process can read."""
         chosen = self.session.parameters
         blind = chosen.security_bits >= parameters.SECURITY_BITS_MIN
-        return str(Guarantee(blind, False, self.session.welcome.protect == "a", True))
+        return native.describe_guarantee(
+            host_is_blind=blind,
+            adapter_stays=False,
+            b_is_handed_over=self.session.welcome.protect == "a",
+            adapter_can_be_learned=True,
+        )
 
     def close(self) -> None:
         """Ends the session and the host."""
@@ -278,7 +283,7 @@ def _serve_lane(host: AdapterHost, bell: socket.socket, place: Path) -> None:
     if line["name"] not in ("online", "offline"):
         return
     session, _ = host.attach_connection(
-        Attach(*(bytes.fromhex(line[field]) for field in ("client", "epoch", "token")))
+        native.Attach(*(bytes.fromhex(line[field]) for field in ("client", "epoch", "token")))
     )
     device = host.options.device
     words = {

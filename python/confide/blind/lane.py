@@ -16,9 +16,10 @@ import numpy
 
 from ..cuda.shared import SharedWords
 from .errors import REFUSALS, DeadlineExceeded, ProtocolError, Refusal, StreamEnded
-from .messages import NO_BUDGET
 
 HEADER_WORDS = 32
+# In place of the budget left, where there is no budget.
+NO_BUDGET = (1 << 64) - 1
 SPIN_S = 300e-6
 # A ring can be missed where both sides move at once: nobody waits longer than this before looking again.
 _SLICE_S = 0.002

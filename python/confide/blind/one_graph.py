@@ -20,10 +20,11 @@ from typing import Any
 import numpy
 
 from .. import peft
+from .._extension import native
 from ..cuda import arrays, online, parameters, ring, runtime
 from ..cuda.mask_stream import TILE
 from ..sites import READERS, source_number
-from . import guarantee, masks
+from . import masks
 from .batches import encrypted_masks
 from .errors import ActivationRefused, NotPrepared
 from .holder import side_stream
@@ -32,6 +33,10 @@ from .terms import InputTerms, adapter_sites
 
 ADAPTERS_MAX = 16
 PREFILL_ROWS_MAX = 1024
+# Adapter and activations are in one process.
+GUARANTEE = native.describe_guarantee(
+    host_is_blind=False, adapter_stays=False, b_is_handed_over=True, adapter_can_be_learned=True
+)
 SLOTS = 2
 MASK_DEADLINE_S = 300.0
 _LOOK_EVERY_S = 0.02
@@ -213,7 +218,7 @@ class OneGraphAdapter:
     """An adapter of the kind `one-graph`. `mode` is `full` or `final-hidden`."""
 
     opens_at_once = True
-    guarantee = str(guarantee.NONE)
+    guarantee = GUARANTEE
 
     def __init__(
         self,
@@ -390,7 +395,7 @@ class OneGraphDeltas:
     """One generation's deltas with both roles in one process, recorded in a CUDA graph together with the model."""
 
     capturable = True
-    guarantee = str(guarantee.NONE)
+    guarantee = GUARANTEE
 
     def __init__(self, adapter: OneGraphAdapter) -> None:
         self.adapter, self.grouped = adapter, adapter.bank

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import numpy
 
+from .._extension import native
 from ..cuda import arrays, online
 from ..cuda.arrays import Array
 from ..sites import READERS
 from .batches import CounterRange
-from .errors import ActivationRefused, ProtocolError
-from .messages import VECTORS_MAX
-from .pack import has_stray_bits, packed_bytes
+from .errors import ActivationRefused
+from .pack import packed_bytes
 from .session import HolderSession
 from .terms import InputTerms
+
+VECTORS_MAX = native.MaskedRequest.VECTORS_MAX
 
 
 class OnlineStep:
@@ -68,8 +70,6 @@ class OnlineStep:
     def unmask(self, taken: CounterRange, done: int, raw: bytes) -> None:
         """Takes the host's packed answers for those rows; what was prepared for them is wiped."""
         rows = numpy.frombuffer(raw, numpy.uint8).reshape(taken.count, -1)
-        if has_stray_bits(rows, self.terms.bits, self.terms.rows):
-            raise ProtocolError("products: packed: wanted values below 2^k and nothing else")
         self.answers.array[: taken.count] = rows
         self._unmask(taken, done, None, self.answers)
 

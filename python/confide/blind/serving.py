@@ -7,28 +7,18 @@ import queue
 import socket
 import threading
 
+from .._extension import native
 from ..cuda import ring
-from .errors import BlindError, DeadlineExceeded, FieldError, ProtocolError, Refusal, StreamEnded
+from .errors import BlindError, DeadlineExceeded, ProtocolError, Refusal, StreamEnded
 from .frames import (
     BLOCK_DEADLINE_S,
     HELLO_DEADLINE_S,
     IDLE_DEADLINE_S,
-    FrameKind,
     FrameStream,
+    Message,
     Side,
 )
 from .host import AdapterHost, BatchPreparation, HostSession
-from .messages import (
-    Attach,
-    Hello,
-    decode_apply,
-    decode_part,
-    decode_prepare,
-    encode_error,
-    encode_input_terms,
-    encode_part,
-    encode_products,
-)
 from .pack import pack, unpack
 from .peers import peer_address_block
 
@@ -119,7 +109,7 @@ class Connection:
                 if self._upload is not None:
                     self._upload.abandon()
                 self.host.record_disconnect(session)
-            self.send(FrameKind.FAREWELL, goodbye)
+            self.send(native.Farewell(), goodbye)
         except StreamEnded:
             pass
         except Refusal as refusal:
@@ -140,32 +130,30 @@ class Connection:
         self._send_final_refusal(Refusal("stopping"))
         self.frames.close()
 
-    def send(self, kind: FrameKind, request: int, payload: bytes = b"") -> None:
-        """Writes a frame; the preparing thread writes too."""
+    def send(self, message: Message, request: int) -> None:
+        """Writes a message; the preparing thread writes too."""
         with self._writing:
-            self.frames.send(kind, request, payload)
+            self.frames.send(message, request)
 
     def _send_final_refusal(self, refusal: Refusal) -> None:
         # The id 0 belongs to no request: nothing comes after it.
         with contextlib.suppress(ProtocolError):
-            self.send(FrameKind.ERROR, 0, encode_error(refusal))
+            self.send(refusal, 0)
 
     def _open_session(self) -> HostSession:
-        frame = self.frames.receive("hello", HELLO_DEADLINE_S)
-        if frame.kind is FrameKind.ATTACH:
-            session, connections = self.host.attach_connection(Attach.decode(frame.payload))
-            self.send(FrameKind.ATTACHED, frame.id, connections.to_bytes(2, "little"))
+        request, message = self.frames.receive("hello", HELLO_DEADLINE_S)
+        if isinstance(message, native.Attach):
+            session, connections = self.host.attach_connection(message)
+            self.send(native.AttachAnswer(connections), request)
             return session
-        if frame.kind is not FrameKind.HELLO:
-            raise ProtocolError(f"frame: wanted hello or attach, got {frame.kind.name.lower()}")
-        session, welcome = self.host.open_session(Hello.decode(frame.payload), self.peer)
+        if not isinstance(message, native.Hello):
+            raise ProtocolError(f"frame: wanted hello or attach, got {type(message).__name__}")
+        session, welcome = self.host.open_session(message, self.peer)
         try:
-            self.send(FrameKind.WELCOME, frame.id, welcome.encode())
+            self.send(welcome, request)
             for index, product in enumerate(session.adapter.products):
                 budget, left = self.host.budget(session, index)
-                self.send(
-                    FrameKind.TERMS, frame.id, encode_input_terms(budget, left, product.terms_bytes)
-                )
+                self.send(native.GroupTerms(budget, left, product.terms_bytes), request)
         except ProtocolError:
             self.host.record_disconnect(session)
             raise
@@ -174,49 +162,52 @@ class Connection:
     def _serve_requests(self, session: HostSession) -> int:
         """Answers requests until a goodbye; gives its id."""
         while True:
-            frame = self.frames.receive("a request", IDLE_DEADLINE_S)
-            if frame.id == 0:
+            request, message = self.frames.receive("a request", IDLE_DEADLINE_S)
+            if request == 0:
                 raise Refusal("malformed")
             try:
-                if frame.kind is FrameKind.APPLY:
-                    self._answer_apply(session, frame.id, frame.payload)
-                elif frame.kind is FrameKind.PREPARE:
-                    self._prepare(session, frame.id, frame.payload)
-                elif frame.kind is FrameKind.BLOCK:
-                    self._take_block(frame.id, frame.payload)
-                elif frame.kind is FrameKind.DIRECT:
+                if isinstance(message, native.MaskedRequest):
+                    self._answer_masked_request(session, request, message)
+                elif isinstance(message, native.PrepareRequest):
+                    self._prepare(session, request, message)
+                elif isinstance(message, native.CiphertextBlock):
+                    self._take_block(request, message)
+                elif isinstance(message, native.CiphertextRequest):
                     raise Refusal("not-offered")
-                elif frame.kind is FrameKind.GOODBYE:
-                    if len(frame.payload) != 1 or frame.payload[0] > 1:
-                        raise FieldError("goodbye", "session", "0 or 1")
-                    if frame.payload[0]:
+                elif isinstance(message, native.Goodbye):
+                    if message.session:
                         self.host.end_session(session)
-                    return frame.id
+                    return request
                 else:
-                    raise ProtocolError(f"frame: wanted a request, got {frame.kind.name.lower()}")
+                    raise ProtocolError(f"frame: wanted a request, got {type(message).__name__}")
             except Refusal as refusal:
                 if refusal.name in _ENDS:
                     raise
                 self._audit_error(session, refusal)
-                self.send(FrameKind.ERROR, frame.id, encode_error(refusal))
+                self.send(refusal, request)
 
-    def _answer_apply(self, session: HostSession, request: int, payload: bytes) -> None:
-        layer, source, counter, vectors, packed = decode_apply(payload)
-        input_index = self.host.input_index(session, layer, source)
+    def _answer_masked_request(
+        self, session: HostSession, request: int, asked: native.MaskedRequest
+    ) -> None:
+        input_index = self.host.input_index(session, asked.layer, asked.source)
         terms = session.adapter.products[input_index].terms
-        words = unpack(packed, terms.bits, vectors, terms.columns)
+        words = unpack(asked.packed, terms.bits, asked.vectors, terms.columns)
         if words is None:
             raise Refusal("malformed")
-        answers, left = self.host.answer_vectors(session, input_index, counter, words)
-        self.send(
-            FrameKind.PRODUCTS, request, encode_products(left, vectors, pack(answers, terms.bits))
+        answers, left = self.host.answer_vectors(session, input_index, asked.counter, words)
+        self.send(native.MaskedAnswer(left, asked.vectors, pack(answers, terms.bits)), request)
+        self.host.log(
+            "answered",
+            session=session,
+            layer=asked.layer,
+            source=asked.source,
+            vectors=asked.vectors,
         )
-        self.host.log("answered", session=session, layer=layer, source=source, vectors=vectors)
 
-    def _prepare(self, session: HostSession, request: int, payload: bytes) -> None:
+    def _prepare(self, session: HostSession, request: int, asked: native.PrepareRequest) -> None:
         if self._upload is not None and not self._upload.ended:
             raise Refusal("busy")
-        input_index = self.host.input_index(session, *decode_prepare(payload))
+        input_index = self.host.input_index(session, asked.layer, asked.source)
         if not self.host.room.acquire(session.peer):
             raise Refusal("busy")
         try:
@@ -226,11 +217,10 @@ class Connection:
             raise
         self._upload = BatchUpload(self, preparing, request)
 
-    def _take_block(self, request: int, payload: bytes) -> None:
-        first, count, ciphertexts = decode_part("block", payload)
+    def _take_block(self, request: int, block: native.CiphertextBlock) -> None:
         if self._upload is None or self._upload.request != request:
             raise Refusal("malformed")
-        self._upload.put_block(first, count, ciphertexts)
+        self._upload.put_block(block)
 
     def _audit_error(self, session: HostSession, error: BlindError) -> None:
         if isinstance(error, StreamEnded):
@@ -251,19 +241,19 @@ class BatchUpload:
     def __init__(self, connection: Connection, preparing: BatchPreparation, request: int) -> None:
         self.connection, self.preparing, self.request = connection, preparing, request
         self.ended, self._next, self._holds_room = False, 0, True
-        self._blocks: queue.Queue[tuple[int, bytes] | None] = queue.Queue(WINDOW)
+        self._blocks: queue.Queue[native.CiphertextBlock | None] = queue.Queue(WINDOW)
         threading.Thread(target=self._run, name="confide-upload", daemon=True).start()
 
-    def put_block(self, first: int, count: int, ciphertexts: bytes) -> None:
+    def put_block(self, block: native.CiphertextBlock) -> None:
         """Hands a block in; one beyond the credit or out of order ends the connection."""
         if self.ended:
             # It was refused already, and blocks were still on their way.
             return
-        if first != self._next:
+        if block.first != self._next:
             raise Refusal("malformed")
-        self._next += count
+        self._next += block.count
         try:
-            self._blocks.put_nowait((count, ciphertexts))
+            self._blocks.put_nowait(block)
         except queue.Full:
             raise Refusal("malformed") from None
 
@@ -289,7 +279,7 @@ class BatchUpload:
             if refusal is not None:
                 self.connection._audit_error(self.preparing.session, refusal)
                 with contextlib.suppress(ProtocolError):
-                    self.connection.send(FrameKind.ERROR, self.request, encode_error(refusal))
+                    self.connection.send(refusal, self.request)
 
     def _work(self) -> None:
         host, columns = self.connection.host, self.preparing.product.terms.columns
@@ -301,7 +291,7 @@ class BatchUpload:
                 raise Refusal("deadline") from None
             if block is None or self.ended:
                 return
-            count, raw = block
+            count, raw = block.count, block.ciphertexts
             length = len(raw) // count
             try:
                 forms = [raw[at * length : (at + 1) * length] for at in range(count)]
@@ -330,13 +320,11 @@ class BatchUpload:
             if first + at_once >= len(answers):
                 # Before the last frame: the key holder that reads it may ask for the next batch at once.
                 self._end()
-            self.connection.send(
-                FrameKind.PREPARED, self.request, encode_part(first, len(part), b"".join(part))
-            )
+            rows = native.PreparedRows(first, len(part), b"".join(part))
+            self.connection.send(rows, self.request)
 
     def _grant_credit(self, blocks: int) -> None:
-        credit = blocks.to_bytes(2, "little") + self.preparing.batch.to_bytes(8, "little")
-        self.connection.send(FrameKind.CREDIT, self.request, credit)
+        self.connection.send(native.BlockCredit(blocks, self.preparing.batch), self.request)
 
     def _end(self) -> None:
         """Makes room for the next preparation, once."""

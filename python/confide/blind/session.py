@@ -6,12 +6,11 @@ import os
 import time
 from dataclasses import dataclass, field
 
+from .._extension import native
 from ..cuda import parameters, ring
 from .batches import MaskPool
 from .channel import Channel
 from .errors import HostRefused
-from .frames import FrameKind
-from .messages import Attach, Hello, Welcome, decode_input_terms
 from .terms import InputTerms
 
 
@@ -37,7 +36,7 @@ class HolderSession:
         self.context = ring.Context(self.parameters, options.device)
         self.secret = ring.SecretKey.random(self.context)
         client = os.urandom(32)
-        hello = Hello(
+        hello = native.Hello(
             options.adapter,
             "masked",
             options.parameters,
@@ -46,17 +45,17 @@ class HolderSession:
             options.credential,
             self.secret.public_key().to_bytes(),
         )
-        request = channel.begin_request(FrameKind.HELLO, hello.encode())
-        self.welcome = Welcome.decode(channel.expect(request, FrameKind.WELCOME))
+        request = channel.begin_request(hello)
+        self.welcome = channel.expect(request, native.Welcome)
         self.terms: list[InputTerms] = []
         self.budgets: list[int | None] = []
         self.budget_left: list[int | None] = []
-        for _ in range(self.welcome.inputs):
-            budget, left, raw = decode_input_terms(channel.expect(request, FrameKind.TERMS))
-            self.terms.append(InputTerms.decode(raw))
-            self.budgets.append(budget)
-            self.budget_left.append(left)
-        self.attach = Attach(client, self.welcome.epoch, self.welcome.token)
+        for _ in range(self.welcome.groups):
+            group = channel.expect(request, native.GroupTerms)
+            self.terms.append(InputTerms.decode(group.terms))
+            self.budgets.append(group.budget)
+            self.budget_left.append(group.budget_left)
+        self.attach = native.Attach(client, self.welcome.epoch, self.welcome.token)
         self.pools = [MaskPool() for _ in self.terms]
         self.by_input = {
             (terms.layer, terms.source): index for index, terms in enumerate(self.terms)

@@ -1,30 +1,20 @@
-"""The projections that read one vector, as one matrix of integers, and what a key holder is told of them.
-
-As crates/lora/src/terms.rs and protocol/message/terms.rs: same integers, same bytes.
+"""The projections that read one vector, as one matrix of integers, and what a key holder is told of them: integers and
+bytes come from the native part, and are arrays here.
 """
 
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy
 
+from .._extension import native
 from ..cuda import arrays, online
 from ..cuda.parameters import ParameterSet
 from ..peft import LoraPair
-from ..sites import PROJECTIONS, Site, Width, source_of
-from .errors import AdapterRefused
-from .messages import Fields
-from .quantise import VECTOR_BITS_MAX, norm_limit, quantise_rows, quantise_with_one_scale
-
-WIDTH_MAX = 1 << 16
-RANK_MAX = 1024
-PARTS_MAX = 8
-NORM_LIMIT_WIRE_MAX = 1 << 62
-NOISE_SIGMA_MAX = float(1 << 30)
+from ..sites import PROJECTIONS, Site, Width
 
 
 @dataclass(frozen=True)
@@ -66,31 +56,6 @@ class InputTerms:
         """Whether the products are the deltas themselves, so that B stays too."""
         return all(part.factor is None for part in self.parts)
 
-    def encode(self) -> bytes:
-        """Encodes the terms."""
-        out = [
-            struct.pack(
-                "<IBIBQdIB",
-                self.layer,
-                self.source,
-                self.columns,
-                self.bits,
-                self.norm_limit,
-                self.noise_sigma,
-                self.outputs_max,
-                len(self.parts),
-            )
-        ]
-        for part in self.parts:
-            out.append(struct.pack("<BI", PROJECTIONS.index(part.projection), part.rows))
-            if part.factor is None:
-                out.append(struct.pack("<Bd", 0, part.scale))
-            else:
-                out.append(
-                    struct.pack("<BI", 1, part.outputs) + part.factor.astype("<f4").tobytes()
-                )
-        return b"".join(out)
-
     def to_device(
         self,
         device: str,
@@ -116,37 +81,8 @@ class InputTerms:
 
     @staticmethod
     def decode(payload: bytes) -> InputTerms:
-        """Reads the terms. Raises `FieldError`."""
-        fields = Fields("terms", payload)
-        layer, source = fields.read_integer("layer", "I"), fields.read_integer("input", "B")
-        if source > 4:
-            raise fields.field_error("input", "a known code")
-        columns, bits = (
-            _decode_dimension(fields, "width", WIDTH_MAX),
-            fields.read_integer("bits", "B"),
-        )
-        if not 2 <= bits <= VECTOR_BITS_MAX:
-            raise fields.field_error("bits", f"2 to {VECTOR_BITS_MAX}")
-        limit = fields.read_integer("norm limit", "Q")
-        if not 1 <= limit <= NORM_LIMIT_WIRE_MAX:
-            raise fields.field_error("norm limit", "1 to 2^62")
-        sigma, outputs_max = (
-            fields.read_magnitude("noise sigma"),
-            fields.read_integer("rows of a tile", "I"),
-        )
-        count = fields.read_integer("parts", "B")
-        if not 1 <= count <= PARTS_MAX:
-            raise fields.field_error("parts", "1 to 8")
-        parts: list[ProjectionPart] = []
-        for _ in range(count):
-            part = _decode_part(fields)
-            if source_of(part.projection) != source:
-                raise fields.field_error("projection", "one that reads the input")
-            if any(other.projection == part.projection for other in parts):
-                raise fields.field_error("projection", "each once")
-            parts.append(part)
-        fields.expect_end()
-        return InputTerms(layer, source, columns, bits, limit, sigma, outputs_max, tuple(parts))
+        """Reads the terms in a message of the host. Raises `FieldError`."""
+        return _to_arrays(native.decode_terms(payload))
 
 
 def adapter_sites(inputs: Iterable[InputTerms]) -> dict[Site, Width]:
@@ -160,10 +96,14 @@ def adapter_sites(inputs: Iterable[InputTerms]) -> dict[Site, Width]:
 
 @dataclass(frozen=True)
 class HostWeights:
-    """What the host computes with, int16 [rows, columns], and the terms on which."""
+    """What the host computes with, int16 [rows, columns], the terms on which and their encoding, and the digest for
+    which answers are counted: whatever has the same A shares one count (docs/blind-protocol.md).
+    """
 
     matrix: numpy.ndarray
     terms: InputTerms
+    terms_bytes: bytes
+    weights_digest: bytes
 
 
 def quantise_pairs(
@@ -173,63 +113,20 @@ def quantise_pairs(
     parameters: ParameterSet,
     noise_sigma: float = 0.0,
 ) -> HostWeights:
-    """Stacks and rounds the projections that read one vector."""
-    if not 1 <= len(pairs) <= PARTS_MAX:
-        raise AdapterRefused(f"an input: wanted 1 to {PARTS_MAX} projections, got {len(pairs)}")
-    if not 0.0 <= noise_sigma <= NOISE_SIGMA_MAX:
-        raise AdapterRefused(
-            f"noise on answers: wanted a standard deviation from 0 to 2^30, got {noise_sigma}"
+    """Stacks and rounds the projections that read one vector. Raises `AdapterRefused`."""
+    given = [
+        (
+            PROJECTIONS.index(projection),
+            numpy.asarray(pair.a, numpy.float32),
+            numpy.asarray(pair.b, numpy.float32),
+            pair.scale,
         )
-    source, columns = source_of(pairs[0][0]), pairs[0][1].a.shape[1]
-    matrices, parts = [], []
-    for projection, pair in pairs:
-        _check_pair(projection, pair, source, columns)
-        if protect == "a":
-            matrix, scales = quantise_rows(pair.a, parameters.row_l1_max)
-            factor = ((pair.b.astype(numpy.float64) * pair.scale) * scales[None, :]).astype(
-                numpy.float32
-            )
-            parts.append(ProjectionPart(projection, matrix.shape[0], factor=factor))
-        else:
-            matrix, scale = quantise_with_one_scale(multiply_pair(pair), parameters.row_l1_max)
-            parts.append(ProjectionPart(projection, matrix.shape[0], scale=scale))
-        matrices.append(matrix)
-    matrix = numpy.ascontiguousarray(numpy.concatenate(matrices))
-    bits = min(parameters.plaintext_bits, VECTOR_BITS_MAX)
-    limit = norm_limit(matrix, bits, noise_headroom(noise_sigma))
-    terms = InputTerms(
-        layer,
-        source,
-        columns,
-        bits,
-        limit,
-        noise_sigma,
-        outputs_max(matrix, parameters),
-        tuple(parts),
-    )
-    return HostWeights(matrix, terms)
-
-
-def multiply_pair(pair: LoraPair) -> numpy.ndarray:
-    """Returns scale · b · a in float64, summed rank after rank."""
-    total = numpy.zeros((pair.b.shape[0], pair.a.shape[1]))
-    for rank in range(pair.a.shape[0]):
-        total += (pair.b[:, rank].astype(numpy.float64) * pair.scale)[:, None] * pair.a[
-            rank
-        ].astype(numpy.float64)
-    return total
-
-
-def outputs_max(matrix: numpy.ndarray, parameters: ParameterSet) -> int:
-    """Most rows that can stand together anywhere while their magnitudes keep to the set's bound."""
-    sums = numpy.abs(matrix.astype(numpy.int64)).sum(axis=1)
-    before = numpy.concatenate(([0], numpy.cumsum(sums)))
-    best = 0
-    for count in range(1, len(sums) + 1):
-        if int((before[count:] - before[:-count]).max()) > parameters.row_l1_max:
-            break
-        best = count
-    return best
+        for projection, pair in pairs
+    ]
+    made = native.quantise_weights(layer, given, protect, parameters.name, noise_sigma)
+    terms = _to_arrays(made.terms)
+    matrix = numpy.frombuffer(made.matrix, "<i2").reshape(terms.rows, terms.columns)
+    return HostWeights(matrix, terms, made.terms_bytes, made.weights_digest)
 
 
 def noise_headroom(sigma: float) -> int:
@@ -237,42 +134,25 @@ def noise_headroom(sigma: float) -> int:
     return 0 if sigma == 0.0 else math.ceil(8.0 * sigma) + 1
 
 
-def _check_pair(projection: str, pair: LoraPair, source: int, columns: int) -> None:
-    rank, width, outputs = pair.a.shape[0], pair.a.shape[1], pair.b.shape[0]
-    reasons = (
-        (source_of(projection) != source, "it reads another vector"),
-        (width != columns or rank != pair.b.shape[1], "widths do not fit together"),
-        (
-            width > WIDTH_MAX or outputs > WIDTH_MAX or rank > RANK_MAX,
-            "it is wider than the limits",
-        ),
-        (0 in (width, outputs, rank), "it is empty"),
+def _to_arrays(terms: native.InputTerms) -> InputTerms:
+    parts = tuple(
+        ProjectionPart(
+            PROJECTIONS[part.projection],
+            part.rows,
+            None
+            if part.factor is None
+            else numpy.frombuffer(part.factor, "<f4").reshape(part.outputs, part.rows),
+            part.scale,
+        )
+        for part in terms.parts
     )
-    for wrong, reason in reasons:
-        if wrong:
-            raise AdapterRefused(f"{projection} does not belong to this input: {reason}")
-
-
-def _decode_part(fields: Fields) -> ProjectionPart:
-    number, rows = fields.read_integer("projection", "B"), 0
-    if number >= len(PROJECTIONS):
-        raise fields.field_error("projection", "a known code")
-    rows, effect = _decode_dimension(fields, "rows", WIDTH_MAX), fields.read_integer("effect", "B")
-    if effect == 0:
-        return ProjectionPart(PROJECTIONS[number], rows, scale=fields.read_magnitude("scale"))
-    if effect != 1 or rows > RANK_MAX:
-        raise fields.field_error("effect", "0, or 1 with at most 1024 rows")
-    outputs = _decode_dimension(fields, "outputs", WIDTH_MAX)
-    factor = numpy.frombuffer(fields.read_bytes("factor", outputs * rows * 4), "<f4").reshape(
-        outputs, rows
+    return InputTerms(
+        terms.layer,
+        terms.source,
+        terms.columns,
+        terms.bits,
+        terms.norm_limit,
+        terms.noise_sigma,
+        terms.outputs_max,
+        parts,
     )
-    if not numpy.isfinite(factor).all():
-        raise fields.field_error("factor", "finite numbers")
-    return ProjectionPart(PROJECTIONS[number], rows, factor=factor.astype(numpy.float32))
-
-
-def _decode_dimension(fields: Fields, field: str, limit: int) -> int:
-    side = fields.read_integer(field, "I")
-    if not 1 <= side <= limit:
-        raise fields.field_error(field, "1 to its limit")
-    return side

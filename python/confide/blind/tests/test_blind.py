@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from confide import peft
+from confide._extension import native
 from confide.blind import (
     batches,
     channel,
-    frames,
     holder,
-    messages,
     pack,
     session,
     terms,
@@ -61,13 +60,11 @@ class Raw:
     def apply(self, batch: batches.MaskBatch, counter: int, input_index: int = 0) -> numpy.ndarray:
         terms_of = self.session.terms[input_index]
         words = numpy.zeros((1, terms_of.columns), numpy.uint64)
-        payload = messages.encode_apply(
+        request = native.MaskedRequest(
             terms_of.layer, terms_of.source, counter, 1, pack.pack(words, terms_of.bits)
         )
-        _, _, raw = messages.decode_products(
-            self.channel.request(frames.FrameKind.APPLY, payload, frames.FrameKind.PRODUCTS)
-        )
-        products = pack.unpack(raw, terms_of.bits, 1, terms_of.rows)
+        answer = self.channel.request(request, native.MaskedAnswer)
+        products = pack.unpack(answer.packed, terms_of.bits, 1, terms_of.rows)
         assert products is not None
         return products
 
@@ -216,7 +213,7 @@ class HostTests(Base):
                 host.adapter(**options)
         stream = self.stream(host)
         with self.assertRaises(Refusal) as caught:
-            stream.attach(messages.Attach(bytes(32), bytes(16), bytes(32)))
+            stream.attach(native.Attach(bytes(32), bytes(16), bytes(32)))
         self.assertEqual(caught.exception.name, "no-session")
         stream = self.stream(host)
         stream.frames.send_bytes(b"GET / HTTP/1.1\r\n\r\n")
