@@ -308,3 +308,28 @@ def describe_guarantee(
     adapter_can_be_learned: bool,
     simulated: bool = False,
 ) -> str: ...
+
+# What a host counts, and for whom.
+
+class ClientList:
+    BYTES_MAX: int
+    def __new__(cls, text: str) -> ClientList: ...
+    @property
+    def is_empty(self) -> bool: ...
+    def find_account(self, credential: bytes) -> tuple[bytes, str]: ...
+
+class AnswerLedger:
+    def __new__(cls, path: Path | None) -> AnswerLedger: ...
+    def count_answers(
+        self,
+        account: bytes,
+        weights: bytes,
+        layer: int,
+        source: int,
+        limit: int | None,
+        vectors: int,
+    ) -> int | None: ...
+    def count_left(
+        self, account: bytes, weights: bytes, layer: int, source: int, limit: int | None
+    ) -> int | None: ...
+    def write_exact_counts(self) -> None: ...

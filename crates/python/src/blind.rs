@@ -1,7 +1,8 @@
 //! The blind protocol (docs/blind-protocol.md) for hosts and key holders in Python: frames and messages, adapters in
-//! PEFT's files, integers of weights of `confide-lora`. A call handles a whole frame, batch
+//! PEFT's files, integers of weights, and budgets of `confide-lora`. A call handles a whole frame, batch
 //! or file.
 
+pub(crate) mod accounts;
 mod arrays;
 pub(crate) mod errors;
 pub(crate) mod frames;

@@ -1,6 +1,6 @@
 //! The native part of the Python package `confide` (docs/python.md): attested connections and requests over them, and
 //! verdicts on evidence and receipts. Python reads files and speaks httpx; everything that decides is here. For the
-//! blind protocol ([`blind`]) the ring arithmetic is Python's, in kernels; bytes and adapters' files are here.
+//! blind protocol ([`blind`]) the ring arithmetic is Python's, in kernels; bytes, adapters' files and counts are here.
 
 mod answer;
 mod attested_end;
@@ -25,6 +25,7 @@ mod _native {
     use crate::answer::Answer;
     #[pymodule_export]
     use crate::blind::{
+        accounts::{AnswerLedger, ClientList},
         errors::refusal_names,
         frames::FrameReader,
         messages::{

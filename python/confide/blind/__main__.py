@@ -9,17 +9,19 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .._extension import native
 from ..cuda import parameters
 from ..cuda.runtime import DeviceMissing, check_device
-from .accounts import BUDGET_FILE_NAME, CLIENTS_BYTES_MAX, ClientList, default_budget_file
 from .audit import AuditLog
 from .errors import AdapterRefused
 from .host import BELOW_WIDTH, AdapterHost, HostOptions
 from .serving import Server
 
+_BUDGET_FILE_NAME = "adapter-budgets.jsonl"
 _EPILOG = """The channel is plain TCP: an eavesdropper sees masked vectors and ciphertexts, an attacker on the path
 can spoil answers, and a key holder does not know who answers. So the host listens on loopback only, unless
 --dangerous-plain is given. The attested channel is `confide adapter host`: the same protocol within TLS that is bound
@@ -161,19 +163,19 @@ def _run_host(given: argparse.Namespace) -> int:
         server.run()
     finally:
         server.stop()
-        server_host.budgets.write_exact_counts()
+        server_host.ledger.write_exact_counts()
         log.flush()
         log("stopped")
     return 0
 
 
 def _options(given: argparse.Namespace) -> HostOptions:
-    clients = ClientList()
+    clients = native.ClientList("")
     if given.clients:
         with given.clients.open() as file:
-            text = file.read(CLIENTS_BYTES_MAX + 1)
-        clients = ClientList.parse(text)
-        if len(text) > CLIENTS_BYTES_MAX or not clients.known:
+            text = file.read(native.ClientList.BYTES_MAX + 1)
+        clients = native.ClientList(text)
+        if len(text) > native.ClientList.BYTES_MAX or clients.is_empty:
             raise ValueError(f"{given.clients}: wanted 1 to 4096 clients")
     allowance = BELOW_WIDTH if given.budget is None else given.budget
     return HostOptions(
@@ -188,12 +190,21 @@ def _options(given: argparse.Namespace) -> HostOptions:
     )
 
 
+def default_budget_file(environment: Mapping[str, str]) -> Path | None:
+    """Gives the file of counts by default, which `confide adapter host` and this host share."""
+    for name, below in (("XDG_STATE_HOME", ""), ("HOME", ".local/state")):
+        folder = environment.get(name, "")
+        if os.path.isabs(folder):
+            return Path(folder) / below / "confide" / _BUDGET_FILE_NAME
+    return None
+
+
 def _budget_file(given: argparse.Namespace) -> Path | None:
     if given.dangerous_forget_budgets:
         return None
     if given.budget_file:
         return given.budget_file
-    found = given.state / BUDGET_FILE_NAME if given.state else default_budget_file(os.environ)
+    found = given.state / _BUDGET_FILE_NAME if given.state else default_budget_file(os.environ)
     if found is None:
         raise ValueError(
             "no folder for the counts of answers: wanted --state, XDG_STATE_HOME or HOME\n"

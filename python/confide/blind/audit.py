@@ -71,7 +71,7 @@ class AuditLog:
         if session is not None:
             line |= {
                 "client": session.client[:8].hex(),
-                "account": session.account.name,
+                "account": session.account_name,
                 "adapter": session.adapter.name,
             }
         text = json.dumps(line | fields, separators=(",", ":"))

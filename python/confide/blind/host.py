@@ -29,7 +29,6 @@ from ..cuda.parameters import SECURITY_BITS_MIN, ParameterSet
 from ..peft import LoraPair
 from ..sites import PROJECTIONS, source_of
 from . import masks
-from .accounts import AccountId, Budgets, ClientList, CountKey
 from .errors import AdapterRefused, Refusal
 from .peers import HostLimits, PreparationSlots, evict_for_session
 from .terms import HostWeights, InputTerms, noise_headroom, quantise_pairs
@@ -51,7 +50,7 @@ class HostOptions:
     allowance: int | str = BELOW_WIDTH
     noise_sigma: float = 0.0
     rank_max: int = 256
-    clients: ClientList = field(default_factory=ClientList)
+    clients: native.ClientList = field(default_factory=lambda: native.ClientList(""))
     budget_file: Path | None = None
     device: str = "cpu"
     limits: HostLimits = field(default_factory=HostLimits)
@@ -182,7 +181,8 @@ class HostSession:
     client: bytes
     token: bytes
     adapter: HostedAdapter
-    account: AccountId
+    account_id: bytes
+    account_name: str
     public_key: Any
     sequences: list[CounterSequence]
     connections: int = 1
@@ -254,7 +254,7 @@ class AdapterHost:
         self.context = ring.Context(options.parameters, options.device)
         self._key, self.epoch = os.urandom(32), os.urandom(16)
         self.adapters: dict[str, HostedAdapter] = {}
-        self.budgets = Budgets(options.budget_file)
+        self.ledger = native.AnswerLedger(options.budget_file)
         self._sessions: dict[bytes, HostSession] = {}
         self._lock = threading.Lock()
         self.room = PreparationSlots(options.limits)
@@ -293,7 +293,7 @@ class AdapterHost:
         self, hello: native.Hello, peer: str = ""
     ) -> tuple[HostSession, native.Welcome]:
         """Opens a session with its first connection, which came from `peer`."""
-        account = self.options.clients.account_of(hello.credential)
+        account_id, account_name = self.options.clients.find_account(hello.credential)
         adapter = self.adapters.get(hello.adapter)
         if adapter is None:
             raise Refusal("unknown-adapter")
@@ -313,7 +313,8 @@ class AdapterHost:
             hello.client,
             os.urandom(32),
             adapter,
-            account,
+            account_id,
+            account_name,
             public_key,
             sequences,
             last_used=time.monotonic(),
@@ -378,7 +379,7 @@ class AdapterHost:
     def budget(self, session: HostSession, input_index: int) -> tuple[int, int]:
         """Gives the budget of an input, and how much of it is left."""
         limit = self.options.answer_limit(session.adapter.products[input_index].terms.columns)
-        left = self.budgets.remaining(self._count_key(session, input_index), limit)
+        left = self.ledger.count_left(*self._count_key(session, input_index), limit)
         return limit, 0 if left is None else left
 
     def begin_batch(self, session: HostSession, input_index: int) -> BatchPreparation:
@@ -396,7 +397,8 @@ class AdapterHost:
         session.record_use()
         terms = session.adapter.products[input_index].terms
         limit = self.options.answer_limit(terms.columns)
-        left = self.budgets.charge(self._count_key(session, input_index), limit, words.shape[0])
+        slot = self._count_key(session, input_index)
+        left = self.ledger.count_answers(*slot, limit, words.shape[0])
         key, first = session.sequences[input_index].use_counters(counter, words.shape[0])
         answers = session.adapter.products[input_index].multiply(words, key, first)
         return _add_noise(answers, terms.noise_sigma, terms.bits), left
@@ -420,10 +422,11 @@ class AdapterHost:
         """The number of open sessions."""
         return len(self._sessions)
 
-    def _count_key(self, session: HostSession, input_index: int) -> CountKey:
+    def _count_key(self, session: HostSession, input_index: int) -> tuple[bytes, bytes, int, int]:
+        """What answers are counted for: account, digest of the weights, layer and input."""
         product = session.adapter.products[input_index]
         place = product.terms.layer, product.terms.source
-        return CountKey(session.account.id, product.weights_digest, *place)
+        return session.account_id, product.weights_digest, *place
 
     def _is_expired(self, session: HostSession) -> bool:
         return session.connections == 0 and time.monotonic() - session.last_used >= SESSION_IDLE_S

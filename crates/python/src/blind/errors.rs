@@ -25,6 +25,11 @@ pub(crate) fn make_refusal(py: Python<'_>, refusal: Refusal) -> PyResult<Bound<'
     make_exception(py, PROTOCOL_MODULE, "Refusal", (refusal.name(), detail))
 }
 
+/// The exception for a refusal, to be raised.
+pub(crate) fn refusal_error(py: Python<'_>, refusal: Refusal) -> PyErr {
+    to_error(make_refusal(py, refusal))
+}
+
 /// The exception for a frame or a message that cannot be read.
 pub(crate) fn protocol_error(py: Python<'_>, error: &ProtocolError) -> PyErr {
     to_error(match error {

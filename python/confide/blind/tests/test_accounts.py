@@ -1,18 +1,21 @@
-"""Budgets and limits of a host, without numpy or torch: their arithmetic and the file that keeps them."""
+"""Budgets, accounts and limits of a host: what the native part counts, and the file that keeps it."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 import unittest
 from dataclasses import dataclass
 from pathlib import Path
 
-from confide.blind.accounts import Budgets, CountKey, default_budget_file
+from confide._extension import native
+from confide.blind.__main__ import default_budget_file
 from confide.blind.errors import AdapterRefused, Refusal
 from confide.blind.peers import HostLimits, PreparationSlots, evict_for_session, peer_address_block
 
-SLOT = CountKey(bytes([1] * 32), bytes([2] * 32), 3, 2)
+# An account, a digest of weights, a layer and an input.
+SLOT = bytes([1] * 32), bytes([2] * 32), 3, 2
 
 
 @dataclass
@@ -33,32 +36,43 @@ class BudgetTest(unittest.TestCase):
         self.path = Path(folder.name) / "state" / "budgets.jsonl"
 
     def test_a_restart_keeps_the_budget_and_a_request_that_does_not_fit_takes_nothing(self) -> None:
-        budgets = Budgets(self.path)
-        self.assertEqual(budgets.charge(SLOT, 127, 100), 27)
-        with self.assertRaises(Refusal):
-            budgets.charge(SLOT, 127, 28)
-        self.assertEqual(budgets.remaining(SLOT, 127), 27)
-        budgets.write_exact_counts()
+        ledger = native.AnswerLedger(self.path)
+        self.assertEqual(ledger.count_answers(*SLOT, 127, 100), 27)
+        with self.assertRaises(Refusal) as caught:
+            ledger.count_answers(*SLOT, 127, 28)
+        self.assertEqual((caught.exception.name, caught.exception.detail), ("budget", 127))
+        self.assertEqual(ledger.count_left(*SLOT, 127), 27)
+        ledger.write_exact_counts()
         with self.assertRaisesRegex(AdapterRefused, "another adapter host"):
-            Budgets(self.path)
-        del budgets
-        again = Budgets(self.path)
-        self.assertEqual(again.remaining(SLOT, 127), 27)
-        again.charge(SLOT, 127, 1)
+            native.AnswerLedger(self.path)
+        del ledger
+        again = native.AnswerLedger(self.path)
+        self.assertEqual(again.count_left(*SLOT, 127), 27)
+        again.count_answers(*SLOT, 127, 1)
         del again
         # A crash counts what was written ahead, which is a 32nd of the budget at most.
-        self.assertIn(Budgets(self.path).remaining(SLOT, 127), range(22, 27))
+        self.assertIn(native.AnswerLedger(self.path).count_left(*SLOT, 127), range(22, 27))
+
+    def test_without_a_file_counts_are_in_memory_and_without_a_budget_none_is_left_over(
+        self,
+    ) -> None:
+        ledger = native.AnswerLedger(None)
+        self.assertIsNone(ledger.count_answers(*SLOT, None, 5))
+        self.assertEqual(ledger.count_left(*SLOT, 7), 2)
+        ledger.write_exact_counts()
+        with self.assertRaises(ValueError):
+            ledger.count_left(bytes(31), *SLOT[1:], 7)
 
     def test_a_torn_line_counts_nothing_and_a_file_of_names_is_refused(self) -> None:
-        Budgets(self.path).charge(SLOT, 1000, 5)
+        native.AnswerLedger(self.path).count_answers(*SLOT, 1000, 5)
         self.path.write_text(self.path.read_text() + '{"account":"01')
-        left = Budgets(self.path).remaining(SLOT, 1000)
+        left = native.AnswerLedger(self.path).count_left(*SLOT, 1000)
         assert left is not None
         self.assertLessEqual(left, 995)
         old = f'{{"client":"{"ab" * 32}","adapter":"{"ab" * 32}","layer":0,"input":0,"used":5}}\n'
         self.path.write_text(old)
         with self.assertRaisesRegex(AdapterRefused, "by the adapter's name"):
-            Budgets(self.path)
+            native.AnswerLedger(self.path)
         self.assertEqual(self.path.read_text(), old)
 
     def test_counts_are_kept_in_an_ordinary_file_with_one_name_only(self) -> None:
@@ -71,17 +85,17 @@ class BudgetTest(unittest.TestCase):
             (place / "link").symlink_to(place / "kept")
             (place / "nowhere").symlink_to(place / "missing")
             for name, reason in (
-                ("pipe", "wanted an ordinary file"),
+                ("pipe", "wanted a regular file"),
                 ("twice", "only one hard link"),
                 ("nowhere", "No such file"),
             ):
                 with self.assertRaisesRegex(AdapterRefused, reason):
-                    Budgets(place / name)
+                    native.AnswerLedger(place / name)
                 self.assertEqual([found.name for found in place.glob("*.lock")], [])
             # A link and what it leads to are one file, and one lock.
-            first = Budgets(place / "link")
+            first = native.AnswerLedger(place / "link")
             with self.assertRaisesRegex(AdapterRefused, "another adapter host"):
-                Budgets(place / "kept")
+                native.AnswerLedger(place / "kept")
             first.write_exact_counts()
             self.assertTrue((place / "link").is_symlink())
 
@@ -92,6 +106,23 @@ class BudgetTest(unittest.TestCase):
         ):
             self.assertEqual(default_budget_file(environment), Path(wanted))
         self.assertIsNone(default_budget_file({}))
+
+
+class ClientListTest(unittest.TestCase):
+    def test_with_a_list_each_client_has_an_account_and_strangers_none(self) -> None:
+        digests = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("a", "b", "")}
+        clients = native.ClientList(f"# ours\nalice {digests['a']}\nbob {digests['b']}\n")
+        self.assertEqual(clients.find_account(b"a")[1], "alice")
+        self.assertNotEqual(clients.find_account(b"a")[0], clients.find_account(b"b")[0])
+        with self.assertRaises(Refusal) as caught:
+            clients.find_account(b"c")
+        self.assertEqual(caught.exception.name, "unknown-adapter")
+        everyone = native.ClientList("")
+        self.assertTrue(everyone.is_empty)
+        self.assertEqual(everyone.find_account(b""), everyone.find_account(b"any"))
+        for text in ("alice", f"alice {digests['']}", f"a {digests['a']}\nb {digests['a']}"):
+            with self.assertRaisesRegex(AdapterRefused, "clients, line"):
+                native.ClientList(text)
 
 
 class LimitTest(unittest.TestCase):
