@@ -26,6 +26,7 @@ mod _native {
     #[pymodule_export]
     use crate::blind::{
         accounts::{AnswerLedger, ClientList},
+        audit::{AuditLog, AuditTally, input_name},
         errors::refusal_names,
         frames::FrameReader,
         messages::{

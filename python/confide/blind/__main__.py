@@ -164,7 +164,7 @@ def _run_host(given: argparse.Namespace) -> int:
     finally:
         server.stop()
         server_host.ledger.write_exact_counts()
-        log.flush()
+        server_host.write_counts()
         log("stopped")
     return 0
 

@@ -13,7 +13,6 @@ import hmac
 import os
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from ..cuda.parameters import SECURITY_BITS_MIN, ParameterSet
 from ..peft import LoraPair
 from ..sites import PROJECTIONS, source_of
 from . import masks
+from .audit import AuditLog
 from .errors import AdapterRefused, Refusal
 from .peers import HostLimits, PreparationSlots, evict_for_session
 from .terms import HostWeights, InputTerms, noise_headroom, quantise_pairs
@@ -191,6 +191,7 @@ class HostSession:
     # A batch was begun or a vector answered.
     is_used: bool = False
     peer: str = ""
+    tally: native.AuditTally = field(default_factory=native.AuditTally)
 
     def record_use(self) -> None:
         """Notes that the session was used just now."""
@@ -243,14 +244,12 @@ def answer_products(
 class AdapterHost:
     """Answers key holders about its adapters. Keys, masks and counters live in memory only."""
 
-    def __init__(
-        self, options: HostOptions, log: Callable[..., None] = lambda event, **fields: None
-    ) -> None:
+    def __init__(self, options: HostOptions, log: AuditLog | None = None) -> None:
         if not options.parameters.flood_bits:
             raise AdapterRefused(
                 f"{options.parameters.name}: wanted a set whose answers are flooded"
             )
-        self.options, self.log = options, log
+        self.options, self.log = options, log or AuditLog()
         self.context = ring.Context(options.parameters, options.device)
         self._key, self.epoch = os.urandom(32), os.urandom(16)
         self.adapters: dict[str, HostedAdapter] = {}
@@ -368,6 +367,13 @@ class AdapterHost:
             expired = self._pop_expired_locked()
         for session in expired:
             self.log("expired", session=session)
+
+    def write_counts(self) -> None:
+        """Writes to the audit log what was counted since its last lines."""
+        with self._lock:
+            sessions = list(self._sessions.values())
+        for session in sessions:
+            self.log.write_counts(session)
 
     def input_index(self, session: HostSession, layer: int, source: int) -> int:
         """Gives the index of an input among the adapter's. Raises `Refusal` where the adapter does not read it."""

@@ -1,21 +1,34 @@
-"""Budgets, accounts and limits of a host: what the native part counts, and the file that keeps it."""
+"""Budgets, accounts, the audit log and limits of a host: what the native part counts, and the file that keeps it."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import tempfile
 import unittest
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 from confide._extension import native
 from confide.blind.__main__ import default_budget_file
+from confide.blind.audit import AuditLog
 from confide.blind.errors import AdapterRefused, Refusal
 from confide.blind.peers import HostLimits, PreparationSlots, evict_for_session, peer_address_block
 
 # An account, a digest of weights, a layer and an input.
 SLOT = bytes([1] * 32), bytes([2] * 32), 3, 2
+
+
+@dataclass
+class Subject:
+    """As much of a session as the audit log looks at."""
+
+    client: bytes = bytes([1] * 32)
+    account_name: str = "everyone"
+    adapter: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(name="bank"))
+    tally: native.AuditTally = field(default_factory=native.AuditTally)
 
 
 @dataclass
@@ -123,6 +136,42 @@ class ClientListTest(unittest.TestCase):
         for text in ("alice", f"alice {digests['']}", f"a {digests['a']}\nb {digests['a']}"):
             with self.assertRaisesRegex(AdapterRefused, "clients, line"):
                 native.ClientList(text)
+
+
+class AuditTest(unittest.TestCase):
+    def test_lines_name_whom_they_concern_and_counts_are_written_together(self) -> None:
+        log = AuditLog()
+        session = Subject()
+        log("hello", session=session, scheme="masked")
+        for vectors in (2, 3):
+            log("answered", session=session, layer=4, source=1, vectors=vectors)
+        for _ in range(3):
+            log("refused", session=session, refusal="counter-used")
+        log("prepared", session=session, layer=4, source=2, batch=0, vectors=256)
+        log("goodbye", session=session)
+        log("stopped")
+        lines = [json.loads(line) for line in log.lines]
+        events = ["hello", "refused", "prepared", "counted", "goodbye", "stopped"]
+        self.assertEqual([line["event"] for line in lines], events)
+        for line in lines[:-1]:
+            self.assertEqual((line["client"], line["account"]), ("01" * 8, "everyone"))
+            self.assertEqual(line["adapter"], "bank")
+        self.assertEqual(lines[2]["input"], "4/feed-forward")
+        counted = lines[3]
+        self.assertEqual((counted["vectors"], counted["inputs"]), (5, {"4/attention-output": 5}))
+        self.assertEqual(counted["refused"], {"counter-used": 3})
+        self.assertNotIn("client", lines[-1])
+
+    def test_a_file_is_appended_to(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "audit"
+            path.write_text("{}\n")
+            log = AuditLog(path)
+            log("stopped")
+            self.assertEqual(len(path.read_text().splitlines()), 2)
+            self.assertEqual(log.lines, [])
+            with self.assertRaises(OSError):
+                AuditLog(Path(folder))
 
 
 class LimitTest(unittest.TestCase):

@@ -1,0 +1,93 @@
+//! The audit log of a host in Python.
+
+use std::path::PathBuf;
+
+use confide_lora::{
+    host::{self, AuditSubject},
+    protocol::Refusal,
+};
+use pyo3::prelude::*;
+use serde_json::{Map, Value};
+
+use super::{errors::value_error, messages::parse_input};
+use crate::runtime::unix_now;
+
+/// Who was answered how often: JSON lines, appended to a file or, without a path, the newest ones in memory. Raises
+/// `OSError`.
+#[pyclass(frozen, module = "confide._native")]
+pub(crate) struct AuditLog {
+    log: host::AuditLog,
+}
+
+/// The answers and refusals of a session since its last line.
+#[pyclass(frozen, module = "confide._native")]
+pub(crate) struct AuditTally {
+    tally: host::AuditTally,
+}
+
+#[pymethods]
+impl AuditLog {
+    #[new]
+    fn new(path: Option<PathBuf>) -> PyResult<Self> {
+        let log = match path {
+            None => host::AuditLog::in_memory(unix_now),
+            Some(path) => host::AuditLog::to_file(&path, unix_now)?,
+        };
+        Ok(Self { log })
+    }
+
+    /// Writes one line: an event, whom it concerns as far as they are given, and further fields, a JSON object.
+    fn write(
+        &self,
+        py: Python<'_>,
+        event: &str,
+        client: Option<[u8; 32]>,
+        account: Option<&str>,
+        adapter: Option<&str>,
+        fields: &str,
+    ) -> PyResult<()> {
+        let fields: Map<String, Value> =
+            serde_json::from_str(fields).map_err(|error| value_error(error.to_string()))?;
+        let subject = AuditSubject { client: client.as_ref(), account, adapter };
+        py.detach(|| self.log.write(event, subject, fields));
+        Ok(())
+    }
+
+    /// The lines in memory, the oldest first.
+    #[getter]
+    fn lines(&self) -> Vec<String> {
+        self.log.lines()
+    }
+}
+
+#[pymethods]
+impl AuditTally {
+    #[new]
+    fn new() -> Self {
+        Self { tally: host::AuditTally::default() }
+    }
+
+    /// Counts answered vectors of one input.
+    fn count_answers(&self, layer: u32, source: u8, vectors: u64) -> PyResult<()> {
+        self.tally.count_answers(layer, parse_input(source)?, vectors);
+        Ok(())
+    }
+
+    /// Counts a refusal by its code; says whether it is the first of its kind since the last line.
+    fn count_refusal(&self, code: u8) -> PyResult<bool> {
+        let refusal = Refusal::from_code_and_detail(code, 0);
+        let refusal = refusal.ok_or_else(|| value_error(format!("refusal: {code} is unknown")))?;
+        Ok(self.tally.count_refusal(refusal))
+    }
+
+    /// Gives the counts as the fields of a line, a JSON object, and forgets them; `None` where there are none.
+    fn take_counts(&self) -> Option<String> {
+        self.tally.take_counts().map(|fields| Value::Object(fields).to_string())
+    }
+}
+
+/// The name of an input in the audit log.
+#[pyfunction]
+pub(crate) fn input_name(source: u8) -> PyResult<&'static str> {
+    Ok(host::input_name(parse_input(source)?))
+}
