@@ -11,7 +11,9 @@ plain=
 if [ "${1:-}" = --plain ]; then plain=$(realpath -m "$2"); fi
 cd "$(dirname "$0")"
 target=wasm32-unknown-unknown
-built=${CARGO_TARGET_DIR:-target}/$target/release/confide_web.wasm
+# Both kinds have one file name: in one folder, cargo would take the one for the other.
+target_dir=${CARGO_TARGET_DIR:-target}${plain:+/plain}
+built=$target_dir/$target/release/confide_web.wasm
 
 # Panics name source files: those of every machine alike, so that the digest of the package follows from its source and
 # its compiler.
@@ -23,7 +25,7 @@ if [ -n "$plain" ]; then
   # Randomness comes from the host (src/plain/exports.rs).
   rustflags="$rustflags, '--cfg', 'getrandom_backend=\"custom\"'"
 fi
-flags+=(--config "target.$target.rustflags=[$rustflags]")
+flags+=(--target-dir "$target_dir" --config "target.$target.rustflags=[$rustflags]")
 
 has_target() { [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; }
 if ! has_target && command -v rustup >/dev/null; then
