@@ -58,7 +58,7 @@ type AttestationError struct {
 }
 
 func (e *AttestationError) Error() string {
-	return fmt.Sprintf("%s is not accepted: %s", e.Server, e.Message)
+	return fmt.Sprintf("%s is not accepted: %s\nhint: %s", e.Server, e.Message, e.Hint)
 }
 
 // UsageError says that a policy, an option or an address cannot be used.

@@ -15,7 +15,7 @@ const policy = readFileSync(policyFile, 'utf8');
 // Opens a connection and judges its evidence.
 const fetch = await createFetch({ server, policy }).catch((error) => {
   if (!(error instanceof AttestationError)) throw error;
-  console.error(`refused: check ${error.check}: ${error.message}\nhint: ${error.hint}`);
+  console.error(`refused: check ${error.check}: ${error.message}`);
   process.exit(1);
 });
 console.log('verification:', JSON.stringify(fetch.verification, null, 2));

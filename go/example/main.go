@@ -26,7 +26,7 @@ func main() {
 	if err := ask(os.Args[1], os.Args[2], os.Args[3]); err != nil {
 		var refused *confide.AttestationError
 		if errors.As(err, &refused) {
-			log.Fatalf("refused: %v\nhint: %s", refused, refused.Hint)
+			log.Fatalf("refused: %v", refused)
 		}
 		log.Fatal(err)
 	}

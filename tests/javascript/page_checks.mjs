@@ -71,7 +71,7 @@ function holdAccepted({ title, simulated, steps, canChat, text }) {
 function holdRefused(verdict, check, step) {
   hold(verdict.title === '✕ Refused', `the verdict is ${verdict.title}: ${verdict.text}`);
   hold(verdict.text.includes(`Check that failed: ${check}`), `it names ${check}: ${verdict.text}`);
-  hold(verdict.text.includes('Hint: '), 'it says what to do');
+  hold(verdict.text.includes('hint: '), 'it says what to do');
   hold(verdict.steps[step] === 'failed', `the step ${step} has failed: ${JSON.stringify(verdict.steps)}`);
   hold(verdict.words.includes('failed') && verdict.words.includes('not evaluated'), 'outcomes are words');
   hold(!verdict.canChat, 'there is no chat');

@@ -292,7 +292,7 @@ class Refusals(unittest.TestCase):
     def test_a_simulated_root_under_a_policy_for_production(self) -> None:
         policy = SITE.change_policy("production.toml", "^roots.*", 'roots = ["intel-production"]')
         error = self.assert_refused(policy, "root")
-        self.assertIn("root.der with root", str(error.hint))
+        self.assertIn("simulated evidence", str(error.hint))
         root = SITE.folder / "attester/root.der"
         with SITE.connect(policy=policy, root=root) as client:
             self.assertEqual(client.models.list().data[0].id, "sim")

@@ -3,7 +3,7 @@
 /** The server's evidence was judged and not accepted. Nothing was sent to it. */
 export class AttestationError extends Error {
   constructor(server, report) {
-    super(`${server} is not accepted: ${report.message}`);
+    super(`${server} is not accepted: ${report.message}\nhint: ${report.hint}`);
     this.name = 'AttestationError';
     this.server = server;
     this.check = report.check;

@@ -1,6 +1,8 @@
 // Loads the WebAssembly, once.
 
-import init, { initSync, judgeReceipt, Verifier } from './confide_web.js';
+import init, { checkGuarantee, initSync, judgeReceipt, Verifier } from './confide_web.js';
+
+export { checkGuarantee };
 
 const address = new URL('confide_web_bg.wasm', import.meta.url);
 let loading;

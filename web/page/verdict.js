@@ -26,8 +26,7 @@ export function showAccepted(verification, options) {
 export function showRefused(error, options) {
   const problem = element('div', { class: 'problem' },
     element('p', {}, 'Check that failed: ', element('code', {}, error.check)),
-    element('p', {}, error.message),
-    error.hint ? element('p', {}, element('strong', {}, 'Hint: '), error.hint) : null);
+    ...error.message.split('\n').map((line) => element('p', {}, line)));
   return [
     error.verification?.simulated ? simulatedBanner() : null,
     heading('refused', 'Refused', 'This host does not satisfy your policy. No message of yours was sent to it.'),

@@ -7,7 +7,7 @@ use confide_evidence::{Appraise, EvidenceKind, ParseError, PresentedEvidence, de
 use confide_verification::describe_appraisal;
 use confide_verifier::{
     Appraised, BindingLevel, DangerousScope, Endorsements, Evidence, Outcome, Policy, PolicyError,
-    Rejection, RootKind, Scope, UnixTime, appraise, is_simulated_certificate, snp,
+    Reason, Rejection, RootKind, Scope, UnixTime, appraise, is_simulated_certificate, snp,
 };
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ pub struct PeerAppraisal {
 pub enum AppraisalError {
     /// No collateral came with the evidence, and the caller gave none.
     #[error(
-        "collateral is missing: wanted the caller's or the peer's stapled collateral, got neither"
+        "collateral is missing: wanted the peer's stapled collateral or the caller's own, got neither"
     )]
     NoCollateral,
     /// The collateral cannot be read.
@@ -172,6 +172,14 @@ impl AppraisalError {
                 .iter()
                 .find(|check| check.outcome == Outcome::Failed)
                 .map_or("evidence", |check| check.name),
+        }
+    }
+
+    /// The verifier's reason, if a check of it failed.
+    pub fn reason(&self) -> Option<&Reason> {
+        match self {
+            Self::Rejected(rejection) => Some(rejection.reason()),
+            _ => None,
         }
     }
 

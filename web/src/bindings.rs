@@ -16,7 +16,7 @@ use crate::{
     appraiser::PolicyAppraiser,
     carrier::{Carrier, CarrierHost, carrier},
     crypto::RustCrypto,
-    error::WebError,
+    error::{self, WebError},
     session::{self, Session, WebRequest},
 };
 
@@ -45,6 +45,12 @@ pub fn judge_receipt(
         ReceiptRules { policy, nonce: None, at: unix_seconds(), skips_configuration: false };
     let verdict = confide_verification::judge_receipt(&files, &rules, &RustCrypto);
     Ok(verdict.to_json().to_string())
+}
+
+/// Checks that a later connection promises what the first one did. Both are verdicts as `Connection.open` gives them.
+#[wasm_bindgen(js_name = checkGuarantee)]
+pub fn check_guarantee(first: &str, later: &str) -> Result<(), JsValue> {
+    error::check_guarantee(first, later).map_err(to_js)
 }
 
 /// A policy with which servers are judged.

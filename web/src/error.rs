@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use confide_channel::{ChannelError, ErrorOrigin};
-use confide_verification::{OptionStyle, hint_for_check};
+use confide_verification::{ConnectionPromise, GuaranteeChanged, PeerRefusal};
 use serde_json::{Value, json};
 
 use crate::appraiser::AppraisalError;
@@ -21,6 +21,14 @@ pub enum WebError {
     /// Evidence that came by another way was not accepted.
     #[error("{0}")]
     Evidence(AppraisalError),
+    /// A later connection promises something else than the first.
+    #[error("{changed}")]
+    GuaranteeChanged {
+        /// What was promised and what is.
+        changed: GuaranteeChanged,
+        /// What was verified of the later connection.
+        verification: Box<Value>,
+    },
     /// HTTP on an accepted connection failed.
     #[error("connection broke before the answer ended")]
     Http(#[source] hyper::Error),
@@ -32,7 +40,7 @@ impl WebError {
         match self {
             Self::Usage(_) => "usage",
             Self::Http(_) => "network",
-            Self::Evidence(_) => "attestation",
+            Self::Evidence(_) | Self::GuaranteeChanged { .. } => "attestation",
             Self::Channel(error) if failed_check(error).is_some() => "attestation",
             Self::Channel(error) => match error.origin() {
                 ErrorOrigin::Evidence => "attestation",
@@ -44,26 +52,61 @@ impl WebError {
 
     /// The error in the form that the JavaScript layer turns into an exception.
     pub fn to_json(&self) -> Value {
-        let check = match self {
-            Self::Channel(error) => failed_check(error),
-            Self::Evidence(error) => Some(error.failed_check()),
-            _ => None,
+        let refusal = self.refusal();
+        let verification = match (self, self.rejection()) {
+            (Self::GuaranteeChanged { verification, .. }, _) => (**verification).clone(),
+            (_, rejection) => rejection.map_or(Value::Null, AppraisalError::to_json),
         };
-        let rejection = match self {
-            Self::Channel(error) => error.rejection::<AppraisalError>(),
-            Self::Evidence(error) => Some(error),
-            _ => None,
-        };
-        let text = rejection.map_or_else(|| error_chain(self), ToString::to_string);
-        let message = check.map_or(text.clone(), |check| format!("check `{check}` failed: {text}"));
         json!({
             "kind": self.kind(),
-            "message": message,
-            "check": check,
-            "hint": check.map(|check| hint_for_check(check, OptionStyle::Member)),
-            "verification": rejection.map_or(Value::Null, AppraisalError::to_json),
+            "message": refusal.as_ref().map_or_else(|| error_chain(self), ToString::to_string),
+            "check": refusal.as_ref().map(|refusal| refusal.check.as_str()),
+            "hint": refusal.as_ref().map(|refusal| refusal.hint),
+            "verification": verification,
         })
     }
+
+    /// What a user is told if the evidence is to blame.
+    fn refusal(&self) -> Option<PeerRefusal> {
+        let rejection = self.rejection();
+        let reason = rejection.and_then(AppraisalError::reason);
+        Some(match (self, rejection) {
+            (_, Some(rejection)) => PeerRefusal::new(rejection.failed_check(), rejection, reason),
+            (Self::Channel(error), None) => {
+                PeerRefusal::new(failed_check(error)?, error_chain(error), None)
+            }
+            (Self::GuaranteeChanged { changed, .. }, None) => {
+                PeerRefusal::new("guarantee", changed, None)
+            }
+            _ => return None,
+        })
+    }
+
+    fn rejection(&self) -> Option<&AppraisalError> {
+        match self {
+            Self::Channel(error) => error.rejection(),
+            Self::Evidence(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Checks that a later connection promises what the first one did; both are described by their verdicts as JSON.
+///
+/// # Errors
+/// [`WebError::GuaranteeChanged`] if it does not, [`WebError::Usage`] for texts that are no verdicts.
+pub(crate) fn check_guarantee(first: &str, later: &str) -> Result<(), WebError> {
+    let read = |text| {
+        let unreadable = |error| WebError::Usage(format!("verdict is not readable: {error}"));
+        serde_json::from_str::<Value>(text).map_err(unreadable)
+    };
+    let promise = |verdict: &Value| ConnectionPromise {
+        guarantee: verdict["guarantee"].as_str().unwrap_or_default().into(),
+        claimed: verdict["claimed_guarantee"].as_str().map(Into::into),
+    };
+    let later = read(later)?;
+    let compared = promise(&read(first)?).check_later(promise(&later));
+    compared.map_err(|changed| WebError::GuaranteeChanged { changed, verification: later.into() })
 }
 
 /// The error and its causes, separated by colons.
@@ -72,7 +115,7 @@ fn error_chain(error: &dyn Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let more = error.to_string();
-        if !text.ends_with(&more) {
+        if !text.contains(&more) {
             text = format!("{text}: {more}");
         }
         cause = error.source();
@@ -118,8 +161,21 @@ mod tests {
     fn a_message_is_that_of_the_other_clients() {
         let rejected = ChannelError::Rejected(Box::new(AppraisalError::NoCollateral));
         let json = WebError::Channel(rejected).to_json();
-        let wanted = "check `collateral` failed: collateral is missing: wanted the caller's or the \
-                      peer's stapled collateral, got neither";
+        let wanted = "check `collateral` failed: collateral is missing: wanted the peer's stapled \
+                      collateral or the caller's own, got neither";
         assert_eq!(json["message"], wanted);
+    }
+
+    #[test]
+    fn a_later_connection_has_to_promise_the_same() {
+        let first = r#"{"guarantee": "none (simulated)", "claimed_guarantee": "gateway only"}"#;
+        assert!(check_guarantee(first, first).is_ok());
+        let changed = check_guarantee(first, r#"{"guarantee": "none (simulated)"}"#);
+        let json = changed.unwrap_err().to_json();
+        assert_eq!(
+            (json["kind"].as_str(), json["check"].as_str()),
+            (Some("attestation"), Some("guarantee"))
+        );
+        assert!(matches!(check_guarantee("", first), Err(WebError::Usage(_))));
     }
 }

@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
     appraiser::{PeerAppraisal, PolicyAppraiser},
-    error::WebError,
+    error::{WebError, check_guarantee},
     plain::host::Host,
 };
 
@@ -146,6 +146,17 @@ fn answer_server<H: Host>(input: &[u8]) -> Result<Value, WebError> {
 }
 
 /// Runs a future that waits for nothing but the host, whose calls return when they are done.
+/// Compares what a later connection promises with the first one: two verdicts as `answer_server` gives them.
+fn answer_guarantee(input: &[u8]) -> Result<Value, WebError> {
+    let [first, later] = read_fields(input)?;
+    let text = |field: Option<_>| {
+        let unreadable = |error| WebError::Usage(format!("verdict is not readable: {error}"));
+        std::str::from_utf8(field.ok_or_else(|| missing("verdict"))?).map_err(unreadable)
+    };
+    check_guarantee(text(first)?, text(later)?)?;
+    Ok(Value::Null)
+}
+
 fn run<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());

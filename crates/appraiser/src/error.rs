@@ -9,7 +9,9 @@ use confide_verifier::{Outcome, Rejection};
 #[non_exhaustive]
 pub enum AppraisalError {
     /// No collateral came with the evidence or is configured.
-    #[error("collateral is missing: wanted a file or the peer's stapled collateral, got neither")]
+    #[error(
+        "collateral is missing: wanted the peer's stapled collateral or the caller's own, got neither"
+    )]
     NoCollateral,
     /// The collateral cannot be read.
     #[error("collateral is not readable: {0}")]

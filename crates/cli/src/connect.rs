@@ -42,7 +42,7 @@ use crate::{
     error::CliError,
     features::NO_ATTESTER_HINT,
     policy, process,
-    refusal::{PeerHints, explain_client_error, hint_for_check},
+    refusal::{PeerHints, explain_client_error},
 };
 
 /// The claim of a client that attests.
@@ -319,7 +319,6 @@ fn build_connector(
 
 fn explain_error(args: &Args, url: &str, error: &ClientError) -> CliError {
     let hints = PeerHints {
-        check: hint_for_check,
         attester: NO_ATTESTER_HINT,
         network: &|error| hint_for_network(args.via.as_deref(), error),
     };

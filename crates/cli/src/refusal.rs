@@ -2,17 +2,14 @@
 
 use confide_channel::ChannelError;
 use confide_client::{Blame, ClientError, error_chain};
-use confide_verification::OptionStyle;
 
 use crate::error::CliError;
 
 /// Exit status where evidence was judged and refused.
 pub(crate) const STATUS_REFUSED: u8 = 1;
 
-/// The hints that a command gives where its peer is not used.
+/// The hints that a command gives where its peer is not used, although no evidence was refused.
 pub(crate) struct PeerHints<'a> {
-    /// The hint after a failed check of the evidence, by the name of the check.
-    pub(crate) check: fn(&str) -> String,
     /// The hint where the peer demands evidence of this end.
     pub(crate) attester: &'a str,
     /// The hint where the peer could not be reached or judged.
@@ -25,25 +22,22 @@ pub(crate) fn explain_client_error(
     error: &ClientError,
     hints: &PeerHints<'_>,
 ) -> CliError {
+    if let Some(refusal) = error.refusal() {
+        return CliError::new(refusal.describe_without_hint(url))
+            .with_hint(refusal.hint)
+            .with_status(STATUS_REFUSED);
+    }
     let text = error.rejection().map_or_else(|| error_chain(error), ToString::to_string);
     let is_unattested =
         matches!(error, ClientError::Channel { source: ChannelError::NoAttester { .. }, .. });
     match error.blame() {
-        Blame::Evidence => {
-            let check = error.failed_check().unwrap_or("evidence");
-            failed_check_error(
-                url,
-                &format!("check `{check}` failed: {text}"),
-                &(hints.check)(check),
-            )
-        }
         Blame::Network => CliError::new(format!("{url} could not be judged: {text}"))
             .with_hint((hints.network)(error)),
         Blame::Local if is_unattested => {
             CliError::new(format!("{url} demands evidence from this end, which has none"))
                 .with_hint(hints.attester)
         }
-        Blame::Local => CliError::new(text),
+        Blame::Local | Blame::Evidence => CliError::new(text),
     }
 }
 
@@ -52,9 +46,4 @@ pub(crate) fn failed_check_error(url: &str, reason: &str, hint: &str) -> CliErro
     CliError::new(format!("{url} is not accepted: {reason}"))
         .with_hint(hint)
         .with_status(STATUS_REFUSED)
-}
-
-/// What to do after a failed check of a server's evidence.
-pub(crate) fn hint_for_check(check: &str) -> String {
-    confide_verification::hint_for_check(check, OptionStyle::Flag)
 }

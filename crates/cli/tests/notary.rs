@@ -257,7 +257,7 @@ fn nothing_is_sent_to_a_host_that_is_not_listed_or_private_or_by_a_notary_of_ano
         (format!("https://{host}/"), &policy, 2, "the policy allows none of its private addresses"),
         (format!("https://{NOBODY}/"), &policy, 2, "not on this notary's list"),
         (format!("https://user@{host}/"), &policy, 2, "URL is not usable"),
-        (format!("https://{host}/"), &other_program, 1, "nothing was sent to it"),
+        (format!("https://{host}/"), &other_program, 1, "another program than the policy"),
         (format!("https://{host}/"), &unpinned, 1, "check `scope` failed"),
     ] {
         let refused = site.fetch(&url, policy, &[]);

@@ -6,6 +6,7 @@ use confide_appraiser::AppraisalError;
 use confide_channel::{ChannelError, ErrorOrigin, TunnelError};
 use confide_encrypted_body::EncryptedBodyError;
 use confide_http::error_chain;
+use confide_verification::{GuaranteeChanged, PeerRefusal};
 use http::StatusCode;
 
 /// A request body that cannot be read: its sender broke it off or framed it incorrectly.
@@ -105,13 +106,8 @@ pub enum ClientError {
     Http(#[source] hyper::Error),
     /// A later connection claims another guarantee than the first, so the guarantee shown to the
     /// user no longer holds.
-    #[error("guarantee has changed since the start: wanted {wanted}, got {got}")]
-    GuaranteeChanged {
-        /// The guarantee of the first connection.
-        wanted: String,
-        /// The guarantee of this connection.
-        got: String,
-    },
+    #[error(transparent)]
+    GuaranteeChanged(GuaranteeChanged),
     /// The gateway behind the proxy makes no report, or one that is not accepted.
     #[error("no key to encrypt to: {reason}")]
     Report {
@@ -184,7 +180,7 @@ impl ClientError {
         match self {
             Self::Url { .. } | Self::Request(_) => Blame::Local,
             Self::Http(error) if is_request_body(error) => Blame::Local,
-            Self::GuaranteeChanged { .. } | Self::Report { .. } => Blame::Evidence,
+            Self::GuaranteeChanged(_) | Self::Report { .. } => Blame::Evidence,
             Self::Channel { source, .. } => blame_channel(source),
             _ => Blame::Network,
         }
@@ -194,7 +190,7 @@ impl ClientError {
     pub fn failed_check(&self) -> Option<&str> {
         match self {
             Self::Channel { source, .. } => failed_check(source),
-            Self::GuaranteeChanged { .. } => Some("guarantee"),
+            Self::GuaranteeChanged(_) => Some("guarantee"),
             Self::Report { .. } => Some("report"),
             _ => None,
         }
@@ -212,6 +208,26 @@ impl ClientError {
             Self::Channel { source, .. } => source.rejection(),
             _ => None,
         }
+    }
+
+    /// What a user is told if the evidence is to blame.
+    pub fn refusal(&self) -> Option<PeerRefusal> {
+        if self.blame() != Blame::Evidence {
+            return None;
+        }
+        let check = self.failed_check().unwrap_or("evidence");
+        let rejection = self.rejection();
+        let text = match (rejection, self) {
+            (Some(rejection), _) => rejection.to_string(),
+            // The sentence names the server already.
+            (None, Self::Channel { source, .. }) => error_chain(source),
+            (None, _) => error_chain(self),
+        };
+        let reason = match rejection {
+            Some(AppraisalError::Rejected(rejection)) => Some(rejection.reason()),
+            _ => None,
+        };
+        Some(PeerRefusal::new(check, text, reason))
     }
 }
 

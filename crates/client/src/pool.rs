@@ -13,6 +13,7 @@ use confide_appraiser::SharedAppraisal;
 use confide_http::{
     AdmissionPermit, AdmissionQueue, BodyClock, BodyPace, HandshakeKey, QueueError, error_chain,
 };
+use confide_verification::ConnectionPromise;
 use http::{HeaderValue, Request, Response, header, response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -368,15 +369,12 @@ impl PoolState {
     /// policy may admit several configurations.
     fn check_guarantee(&self, appraised: &SharedAppraisal) -> Result<(), ClientError> {
         let first = self.first.get_or_init(|| appraised.clone());
-        let promise =
-            |by: &SharedAppraisal| (by.guarantee(), by.claimed_guarantee().map(str::to_owned));
-        if promise(first) == promise(appraised) {
-            return Ok(());
-        }
-        let told = |by: &SharedAppraisal| {
-            format!("`{}` (claimed: `{}`)", by.guarantee(), by.claimed_guarantee().unwrap_or("-"))
+        let promise = |by: &SharedAppraisal| ConnectionPromise {
+            guarantee: by.guarantee().to_owned(),
+            claimed: by.claimed_guarantee().map(str::to_owned),
         };
-        Err(ClientError::GuaranteeChanged { wanted: told(first), got: told(appraised) })
+        let compared = promise(first).check_later(promise(appraised));
+        compared.map_err(ClientError::GuaranteeChanged)
     }
 
     /// Takes the most recently used connection that may still be used, and drops those that may

@@ -349,14 +349,12 @@ fn failure_response(failure: &ClientError) -> Response<LocalBody> {
         }
         _ => StatusCode::BAD_GATEWAY,
     };
-    match failure.blame() {
-        Blame::Local if matches!(failure, ClientError::Http(_)) => {
+    match (failure.blame(), failure.refusal()) {
+        (Blame::Local, _) if matches!(failure, ClientError::Http(_)) => {
             error_response(StatusCode::BAD_REQUEST, "local_body_malformed", &text)
         }
-        Blame::Evidence => {
-            let check = failure.failed_check().unwrap_or("evidence");
-            let message = format!("evidence is not accepted: check `{check}` failed: {text}");
-            error_response(status, "evidence_rejected", &message)
+        (_, Some(refusal)) => {
+            error_response(status, "evidence_rejected", &refusal.describe("the server"))
         }
         _ => error_response(status, "attested_end_unavailable", &text),
     }

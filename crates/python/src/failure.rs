@@ -2,7 +2,7 @@
 
 use confide_client::{AnswerError, AppraisalError, Blame, ClientError, error_chain};
 use confide_verification::{
-    EvidenceError, OptionStyle, POLICY_HINT, describe_policy_error, hint_for_check,
+    EvidenceError, OptionStyle, POLICY_HINT, PeerRefusal, describe_policy_error,
 };
 use pyo3::{prelude::*, types::PyDict};
 use serde_json::{Value, json};
@@ -76,19 +76,18 @@ impl Failure {
 
     /// The failure of a request to the attested end at `url`.
     pub(crate) fn of_client(url: &str, error: &ClientError) -> Self {
+        if let Some(refusal) = error.refusal() {
+            return Self::Attestation {
+                message: refusal.describe_without_hint(url),
+                hint: Some(refusal.hint.to_owned()),
+                document: Box::new(describe_refusal(url, &refusal, error.rejection())),
+                check: refusal.check,
+            };
+        }
         let text = error.rejection().map_or_else(|| error_chain(error), ToString::to_string);
         match error.blame() {
-            Blame::Evidence => {
-                let check = error.failed_check().unwrap_or("evidence").to_owned();
-                Self::Attestation {
-                    message: format!("{url} is not accepted: check `{check}` failed: {text}"),
-                    hint: Some(hint_for_check(&check, OptionStyle::Keyword)),
-                    document: Box::new(describe_refusal(url, &check, &text, error.rejection())),
-                    check,
-                }
-            }
             Blame::Local => Self::input(format!("{url}: {text}")),
-            Blame::Network => {
+            Blame::Network | Blame::Evidence => {
                 Self::transport(fault_of(error), format!("{url} could not be judged: {text}"))
             }
         }
@@ -150,18 +149,14 @@ fn set_verdict(
 }
 
 /// The verification document of a peer that was refused.
-fn describe_refusal(
-    url: &str,
-    check: &str,
-    reason: &str,
-    rejection: Option<&AppraisalError>,
-) -> Value {
+fn describe_refusal(url: &str, refusal: &PeerRefusal, rejection: Option<&AppraisalError>) -> Value {
+    let PeerRefusal { check, text: reason, .. } = refusal;
     let mut document = match rejection {
         Some(AppraisalError::Rejected(rejection)) => rejection.to_json(),
         _ => json!({ "outcome": "rejected", "scope": "platform", "reason": reason, "checks": [] }),
     };
     document["endpoint"] = url.into();
-    document["failed_check"] = check.into();
+    document["failed_check"] = check.as_str().into();
     document
 }
 

@@ -6,17 +6,19 @@ mod connection;
 mod endorsements;
 mod evidence;
 mod option_style;
+mod peer_refusal;
 mod policy;
 mod receipt;
 
 pub use commitment::{event_of, read_commitment};
-pub use connection::{ConnectionFacts, describe_appraisal, describe_connection, hint_for_check};
+pub use connection::{ConnectionFacts, describe_appraisal, describe_connection};
 pub use endorsements::{CpuEndorsements, is_labelled_simulated};
 pub use evidence::{
     AcceptedEvidence, CERTIFICATE_TEXT_MAX, CertificateFacts, EVIDENCE_BYTES_MAX, EvidenceError,
     EvidenceInput, EvidenceRules, EvidenceVerdict, judge_evidence,
 };
 pub use option_style::OptionStyle;
+pub use peer_refusal::{ConnectionPromise, GuaranteeChanged, PeerRefusal, hint_for_check};
 pub use policy::{
     POLICY_HINT, add_root, clip_lines, describe_policy_error, nearest_known_key, parse_root,
 };

@@ -1,5 +1,4 @@
-//! How options are written in errors and hints: as flags of the program, as arguments of a Python function, or as
-//! members of an object.
+//! How options are written in errors and hints: as flags of the program, or as arguments of a Python function.
 
 /// The way in which a caller writes the names of options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,8 +7,6 @@ pub enum OptionStyle {
     Flag,
     /// `endorsement_key`, the keyword argument of a Python function.
     Keyword,
-    /// `collateral`, the member of an object of options in JavaScript or Go. These take no `root` next to a policy.
-    Member,
 }
 
 impl OptionStyle {
@@ -17,7 +14,7 @@ impl OptionStyle {
     pub fn format(self, option: &str) -> String {
         match self {
             Self::Flag => format!("--{}", option.replace('_', "-")),
-            Self::Keyword | Self::Member => option.to_owned(),
+            Self::Keyword => option.to_owned(),
         }
     }
 
@@ -25,7 +22,7 @@ impl OptionStyle {
     pub fn format_with_value(self, option: &str, value: &str) -> String {
         match self {
             Self::Flag => format!("{} {value}", self.format(option)),
-            Self::Keyword | Self::Member => self.format(option),
+            Self::Keyword => self.format(option),
         }
     }
 }

@@ -4,7 +4,9 @@
 
 use getrandom::Error;
 
-use crate::plain::{answer_evidence, answer_policy, answer_server, host::Host, to_answer};
+use crate::plain::{
+    answer_evidence, answer_guarantee, answer_policy, answer_server, host::Host, to_answer,
+};
 
 // The host reads and writes only the ranges that it is given, all of which outlive the call.
 #[link(wasm_import_module = "confide")]
@@ -114,6 +116,16 @@ unsafe extern "C" fn read_policy(address: *const u8, length: usize) -> u64 {
 unsafe extern "C" fn appraise_evidence(address: *const u8, length: usize) -> u64 {
     // SAFETY: the host vouches for the place.
     place(to_answer(answer_evidence::<Embedder>(unsafe { input(address, length) })))
+}
+
+/// See `answer_guarantee`.
+///
+/// # Safety
+/// As for [`input`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn check_guarantee(address: *const u8, length: usize) -> u64 {
+    // SAFETY: the host vouches for the place.
+    place(to_answer(answer_guarantee(unsafe { input(address, length) })))
 }
 
 /// See `answer_server`.

@@ -11,6 +11,7 @@ use confide_lora::{
     holder::{HolderError, KeyHolderOptions, PreparationProgress, RemoteAdapter},
     plain,
 };
+use confide_verification::hint_for_check;
 use serde_json::json;
 
 use super::{
@@ -18,12 +19,8 @@ use super::{
     parameters::ParameterArgs,
 };
 use crate::{
-    answer::CommandReport,
-    attest::arguments::AttesterArgs,
-    binding::BindingName,
-    error::CliError,
-    files::read_credential,
-    refusal::{STATUS_REFUSED, hint_for_check},
+    answer::CommandReport, attest::arguments::AttesterArgs, binding::BindingName, error::CliError,
+    files::read_credential, refusal::STATUS_REFUSED,
 };
 
 /// Largest accepted error of adapted values, relative to plain LoRA.
@@ -106,7 +103,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 fn explain_holder_error(error: HolderError) -> CliError {
     match &error {
         HolderError::EvidenceRefused { check, .. } => {
-            CliError::new(&error).with_hint(hint_for_check(check)).with_status(STATUS_REFUSED)
+            let hint = hint_for_check(check, None);
+            CliError::new(&error).with_hint(hint).with_status(STATUS_REFUSED)
         }
         HolderError::Lost { .. } => {
             CliError::new(&error).with_hint("is `confide adapter host` running there?")

@@ -255,11 +255,6 @@ fn describe_guarantee(accepted: &AcceptedBodyKey) -> &'static str {
 
 fn explain_error(url: &str, error: &ClientError) -> CliError {
     let hints = PeerHints {
-        check: |_| {
-            "nothing was sent. The gateway needs --receipts --encrypted-bodies, and its configuration and program \
-             have to be those of the policy"
-                .into()
-        },
         attester: "",
         network: &|error| {
             match error {

@@ -16,6 +16,7 @@ use confide_notary::{
     AnswerReader, FETCH_PATH, FetchRequest, GUARANTEE, KEY_EVIDENCE_BYTES_MAX, KEY_PATH,
     KeyEvidence, MEDIA_TYPE, ReceivedAnswer, Refusal, StatementCheckError,
 };
+use confide_verification::hint_for_check;
 use confide_verifier::{BindingLevel, Evidence, Policy};
 use http::{
     HeaderValue, Request, StatusCode,
@@ -33,7 +34,7 @@ use crate::{
     policy,
     printable::escape_line,
     process,
-    refusal::{PeerHints, explain_client_error, failed_check_error, hint_for_check},
+    refusal::{PeerHints, explain_client_error, failed_check_error},
 };
 
 /// The claim of a client that attests.
@@ -264,22 +265,18 @@ fn explain_channel_error(via: &str, error: &ClientError) -> CliError {
         };
         hint.to_owned()
     };
-    let hints =
-        PeerHints { check: hint_for_key_check, attester: NO_ATTESTER_HINT, network: &network };
+    let hints = PeerHints { attester: NO_ATTESTER_HINT, network: &network };
     explain_client_error(via, error, &hints)
 }
 
 fn explain_key_error(via: &str, error: &AppraisalError) -> CliError {
     let check = error.failed_check();
     let reason = format!("check `{check}` of its signing key's evidence failed: {error}");
-    failed_check_error(via, &reason, &hint_for_key_check(check))
-}
-
-fn hint_for_key_check(check: &str) -> String {
-    match check {
-        "scope" | "binding" => hint_for_check(check),
-        _ => "nothing was sent to it".into(),
-    }
+    let rejection = match error {
+        AppraisalError::Rejected(rejection) => Some(rejection.reason()),
+        _ => None,
+    };
+    failed_check_error(via, &reason, hint_for_check(check, rejection))
 }
 
 fn guarantee_error(via: &str, claimed: Option<&str>) -> CliError {
