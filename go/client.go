@@ -6,9 +6,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -23,9 +25,15 @@ type Options struct {
 	// Binding is how servers bind their evidence: `key` or `session`. By default `session` if the policy demands it,
 	// else `key`.
 	Binding string
-	// DialContext opens the byte stream to a server, or to a proxy: by default a TCP connection.
+	// SessionVersion is the one version of session binding to offer, 1 to 3, which implies it. By default all are
+	// offered, and the server chooses.
+	SessionVersion int
+	// Tunnel is the `confide tunnel` through which servers are reached, ws://HOST:PORT[/PATH] or wss://HOST[:PORT][/PATH].
+	// It carries TLS records and cannot read them. No proxy is used then.
+	Tunnel string
+	// DialContext opens the byte stream to a server, to a tunnel or to a proxy: by default a TCP connection.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
-	// DialTimeout is the limit for opening it, through a proxy too: by default 5 s.
+	// DialTimeout is the limit for opening it, through a tunnel or a proxy too: by default 5 s.
 	DialTimeout time.Duration
 	// ChannelTimeout is the limit for handshake, evidence and appraisal together: by default 10 s.
 	ChannelTimeout time.Duration
@@ -39,10 +47,11 @@ type Options struct {
 // Client opens attested connections. All methods may be called from several goroutines at once.
 type Client struct {
 	options  Options
+	tunnel   *url.URL
 	verifier *verifier
 	mutex    sync.Mutex
-	// What each address was first accepted with: both guarantees.
-	guarantees map[string][2]string
+	// What each address was first accepted with.
+	first map[string]*Verification
 }
 
 // NewClient reads the policy and compiles the verifier, which takes about a second the first time in a process. The
@@ -56,10 +65,19 @@ func NewClient(options Options) (*Client, error) {
 	if err := module.call(context.Background(), "policy", "read_policy", &read, []byte(options.Policy)); err != nil {
 		return nil, err
 	}
+	if options.SessionVersion < 0 || options.SessionVersion > 3 {
+		return nil, &UsageError{fmt.Sprintf("SessionVersion is %d, wanted 1, 2 or 3", options.SessionVersion)}
+	}
+	if options.SessionVersion != 0 && options.Binding == "key" {
+		return nil, &UsageError{"SessionVersion needs the binding session, got key"}
+	}
 	switch options.Binding {
 	case "key", "session":
 	case "":
 		options.Binding = read.Binding
+		if options.SessionVersion != 0 {
+			options.Binding = "session"
+		}
 	default:
 		return nil, &UsageError{fmt.Sprintf("binding is %q, wanted key or session", options.Binding)}
 	}
@@ -79,7 +97,13 @@ func NewClient(options Options) (*Client, error) {
 	if options.Proxy == nil {
 		options.Proxy = proxyFromEnvironment
 	}
-	return &Client{options: options, verifier: module, guarantees: map[string][2]string{}}, nil
+	client := &Client{options: options, verifier: module, first: map[string]*Verification{}}
+	if options.Tunnel != "" {
+		if client.tunnel, err = parseTunnel(options.Tunnel); err != nil {
+			return nil, err
+		}
+	}
+	return client, nil
 }
 
 func setDefault(limit *time.Duration, value time.Duration) {
@@ -128,17 +152,17 @@ func (c *Client) Dial(ctx context.Context, address string) (*Conn, error) {
 	}
 	opening, cancel := context.WithTimeout(ctx, c.options.ChannelTimeout)
 	defer cancel()
-	conn := tls.Client(stream, tlsConfig(host, c.options.Binding))
+	conn := tls.Client(stream, tlsConfig(host, c.options.Binding, c.options.SessionVersion))
 	verification, err := c.open(opening, conn, address)
 	if err == nil {
-		err = c.checkGuarantee(address, verification)
+		err = c.checkGuarantee(opening, address, verification)
 	}
 	if err != nil {
 		stream.Close()
 		return nil, err
 	}
-	verification.Endpoint = address
 	opened := &Conn{Conn: conn, verification: *verification}
+	opened.verification.Endpoint = address
 	age := min(c.options.EvidenceAge, time.Until(time.Unix(verification.NotAfter, 0)))
 	opened.lifetime.start(age, conn.Close)
 	return opened, nil
@@ -156,10 +180,13 @@ func (c *Client) DialTLS(ctx context.Context, _, address string) (net.Conn, erro
 
 // tlsConfig is TLS 1.3 without resumption. The evidence decides whether the key is trusted, after the handshake has
 // shown that the server holds it.
-func tlsConfig(host, binding string) *tls.Config {
+func tlsConfig(host, binding string, version int) *tls.Config {
 	protocols := []string{"http/1.1"}
 	if binding == "session" {
-		protocols = []string{"confide-session/2", "confide-session/1"}
+		protocols = []string{"confide-session/2", "confide-session/3", "confide-session/1"}
+		if version != 0 {
+			protocols = []string{fmt.Sprintf("confide-session/%d", version)}
+		}
 	}
 	return &tls.Config{
 		ServerName:             host,
@@ -212,34 +239,37 @@ func checkKey(address string, certificate *x509.Certificate, verification *Verif
 	if got := hex.EncodeToString(hash[:]); got != verification.PubkeyHash {
 		message := fmt.Sprintf("check `channel_binding` failed: evidence is for key %s, wanted the connection's key %s",
 			verification.PubkeyHash, got)
-		return &AttestationError{address, "channel_binding", message, "nothing was sent to it", nil}
+		return &AttestationError{address, "channel_binding", message, "do not use the server", nil}
 	}
 	return nil
 }
 
 // checkGuarantee refuses a later connection that protects otherwise than the first one to the same address.
-func (c *Client) checkGuarantee(address string, verification *Verification) error {
+func (c *Client) checkGuarantee(ctx context.Context, address string, verification *Verification) error {
 	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	got := [2]string{verification.Guarantee, verification.ClaimedGuarantee}
-	first, known := c.guarantees[address]
-	if !known {
-		c.guarantees[address] = got
+	first, isLater := c.first[address]
+	if !isLater {
+		c.first[address] = verification
+	}
+	c.mutex.Unlock()
+	if !isLater {
 		return nil
 	}
-	for i := range got {
-		if got[i] != first[i] {
-			message := fmt.Sprintf("check `guarantee` failed: guarantee has changed since the start: wanted %s, got %s",
-				first[i], got[i])
-			hint := "the server was replaced by one that claims something else: make a new client to accept it"
-			return &AttestationError{address, "guarantee", message, hint, nil}
+	fields := make([][]byte, 2)
+	for i, verdict := range []*Verification{first, verification} {
+		var err error
+		if fields[i], err = json.Marshal(verdict); err != nil {
+			return err
 		}
 	}
-	return nil
+	return c.verifier.call(ctx, address, "check_guarantee", new(any), fields...)
 }
 
-// dialStream opens the byte stream to a server, through a proxy if there is one for it.
+// dialStream opens the byte stream to a server, through the tunnel, or through a proxy if there is one for it.
 func (c *Client) dialStream(ctx context.Context, address string) (net.Conn, error) {
+	if c.tunnel != nil {
+		return c.dialTunnel(ctx, address)
+	}
 	proxy, err := c.options.Proxy(address)
 	if err != nil {
 		return nil, err

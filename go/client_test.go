@@ -26,6 +26,7 @@ import (
 // The gateways that tests/go_client.sh has started, all simulated.
 type setup struct {
 	Folder string
+	Tunnel string
 	Ports  map[string]int
 }
 
@@ -302,9 +303,11 @@ func TestASilentServerEndsAtTheDeadline(t *testing.T) {
 func TestOptionsThatCannotBeUsedAreNamed(t *testing.T) {
 	policy := "roots = [\"intel-production\"]\n"
 	for wanted, options := range map[string]confide.Options{
-		"policy":         {Policy: "roots = 1"},
-		"binding is":     {Policy: policy, Binding: "none"},
-		"EvidenceAge is": {Policy: policy, EvidenceAge: -1},
+		"policy":               {Policy: "roots = 1"},
+		"binding is":           {Policy: policy, Binding: "none"},
+		"EvidenceAge is":       {Policy: policy, EvidenceAge: -1},
+		"SessionVersion is":    {Policy: policy, SessionVersion: 4},
+		"SessionVersion needs": {Policy: policy, SessionVersion: 3, Binding: "key"},
 	} {
 		_, err := confide.NewClient(options)
 		var usage *confide.UsageError

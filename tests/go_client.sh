@@ -34,7 +34,9 @@ start_gateway() {
 start_gateway key attester key
 start_gateway session attester session
 start_gateway snp amd session
-printf '{"folder": "%s", "ports": {%s, %s, %s}}\n' "$work" "${ports[@]}" >"$work/setup.json"
+start tunnel "$confide" tunnel --listen 127.0.0.1:0 --allow "$(read_ready key listen)"
+printf '{"folder": "%s", "tunnel": "ws://%s", "ports": {%s, %s, %s}}\n' "$work" "$(read_ready tunnel listen)" \
+  "${ports[@]}" >"$work/setup.json"
 
 cd go
 go vet ./...

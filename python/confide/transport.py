@@ -47,6 +47,7 @@ class _ClientOptions:
     root: bytes | None
     collateral: bytes | None
     binding: str | None
+    session_version: int | None
     via: str | None
     evidence_age_s: int
     max_connections: int
@@ -82,6 +83,7 @@ def http_client(
     root: Document | None = None,
     collateral: Document | None = None,
     binding: Literal["key", "session"] | None = None,
+    session_version: Literal[1, 2, 3] | None = None,
     via: str | None = None,
     receipts: Receipts | None = None,
     evidence_age_s: int = 900,
@@ -98,7 +100,9 @@ def http_client(
     The client is one of `httpx2`, or of `library`, which may be `httpx`. It raises that library's exceptions where the
     network fails, `AttestationError` where evidence is refused, and `ReceiptError` where a receipt is.
     """
-    client = _native_client(policy, root, collateral, binding, via, evidence_age_s, max_connections)
+    client = _native_client(
+        policy, root, collateral, binding, session_version, via, evidence_age_s, max_connections
+    )
     bound = _bind(library or _default_library())
     transport = bound.transport(client, receipts)
     return _make_client(bound.library.Client, transport, options)
@@ -110,6 +114,7 @@ def async_http_client(
     root: Document | None = None,
     collateral: Document | None = None,
     binding: Literal["key", "session"] | None = None,
+    session_version: Literal[1, 2, 3] | None = None,
     via: str | None = None,
     receipts: Receipts | None = None,
     evidence_age_s: int = 900,
@@ -118,7 +123,9 @@ def async_http_client(
     **options: Any,
 ) -> httpx2.AsyncClient:
     """The asynchronous twin of `http_client`, for asyncio."""
-    client = _native_client(policy, root, collateral, binding, via, evidence_age_s, max_connections)
+    client = _native_client(
+        policy, root, collateral, binding, session_version, via, evidence_age_s, max_connections
+    )
     bound = _bind(library or _default_library())
     transport = bound.async_transport(client, receipts)
     return _make_client(bound.library.AsyncClient, transport, options)
@@ -334,6 +341,7 @@ def _native_client(
     root: Document | None,
     collateral: Document | None,
     binding: str | None,
+    session_version: int | None,
     via: str | None,
     evidence_age_s: int,
     max_connections: int,
@@ -343,6 +351,7 @@ def _native_client(
         root=read_optional(root),
         collateral=read_optional(collateral),
         binding=binding,
+        session_version=session_version,
         via=via,
         evidence_age_s=evidence_age_s,
         max_connections=max_connections,

@@ -29,7 +29,7 @@ export async function openConnection(verifier, server, options, limits) {
     if (!(error instanceof ConnectionError) || error.message.startsWith(label)) throw error;
     throw new ConnectionError(`${label} cannot be reached: ${error.message}`, { cause: error });
   }
-  const session = verifier.connection(name, authority, options.binding);
+  const session = verifier.connection(name, authority, options.binding, options.sessionVersion);
   const connection = new Connection(session, carrier, server, limits);
   await connection.open();
   return connection;

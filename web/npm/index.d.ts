@@ -11,6 +11,8 @@ export interface FetchOptions {
   collateral?: string | Uint8Array;
   /** How the server binds its evidence: by default `session` if the policy demands it, else `key`. */
   binding?: 'key' | 'session';
+  /** The one version of session binding to offer, which implies it: by default all, and the server chooses. */
+  sessionVersion?: 1 | 2 | 3;
   /** Limits that differ from the default. */
   limits?: Partial<Limits>;
 }

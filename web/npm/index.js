@@ -11,7 +11,7 @@ import { checkGuarantee, loadReceiptVerdict, loadVerifier } from './wasm.js';
 export { AttestationError, ConnectionError } from './errors.js';
 export { setWasmSource } from './wasm.js';
 
-const OPTIONS = ['server', 'policy', 'tunnel', 'collateral', 'binding', 'limits'];
+const OPTIONS = ['server', 'policy', 'tunnel', 'collateral', 'binding', 'sessionVersion', 'limits'];
 
 /**
  * Connects to `server`, verifies it by `policy`, and resolves to a `fetch` for that server alone.

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use confide_channel::Binding;
+use confide_channel::{Binding, SessionVersion};
 use confide_verification::{ReceiptInput, ReceiptRules};
 use confide_verifier::Policy;
 use hyper::{Response, body::Incoming};
@@ -69,14 +69,20 @@ impl Verifier {
     }
 
     /// Prepares a connection to the server `name` (without brackets and port); `authority` is sent in
-    /// `Host`. `binding` is `key` or `session`; without it, `session` if the policy demands it, else `key`.
+    /// `Host`. `binding` is `key` or `session`; without it, `session` if the policy demands it or a
+    /// `version` of session binding is given, which is then offered alone, else `key`.
     pub fn connection(
         &self,
         name: &str,
         authority: &str,
         binding: Option<String>,
+        version: Option<u8>,
     ) -> Result<Connection, JsValue> {
+        let unknown = || to_js(WebError::Usage("session version: wanted 1, 2 or 3".into()));
+        let version = version.map(|it| SessionVersion::from_number(it).ok_or_else(unknown));
+        let version = version.transpose()?;
         let binding = match binding.as_deref() {
+            None if version.is_some() => Binding::Session,
             None => self.0.default_binding(),
             Some("key") => Binding::Key,
             Some("session") => Binding::Session,
@@ -94,6 +100,7 @@ impl Verifier {
             host,
             name: name.into(),
             session: RefCell::default(),
+            version,
         })
     }
 }
@@ -108,6 +115,7 @@ pub struct Connection {
     host: CarrierHost,
     name: String,
     session: RefCell<Option<Session>>,
+    version: Option<SessionVersion>,
 }
 
 #[wasm_bindgen]
@@ -139,7 +147,8 @@ impl Connection {
         let carrier = self.carrier.take().ok_or_else(again)?;
         let (name, authority) = (&self.name, &self.authority);
         let appraiser = self.appraiser.clone();
-        let opened = session::open(carrier, name, authority, self.binding, appraiser).await;
+        let (binding, version) = (self.binding, self.version);
+        let opened = session::open(carrier, name, authority, binding, version, appraiser).await;
         let (session, appraised, moving) = opened.map_err(to_js)?;
         spawn_local(moving);
         self.session.replace(Some(session));

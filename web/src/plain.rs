@@ -24,6 +24,7 @@ use crate::{
     appraiser::{PeerAppraisal, PolicyAppraiser},
     error::{WebError, check_guarantee},
     plain::host::Host,
+    provider::signatures::SUPPORTED,
 };
 
 #[cfg(target_arch = "wasm32")]
@@ -140,12 +141,11 @@ fn answer_server<H: Host>(input: &[u8]) -> Result<Value, WebError> {
         host: std::marker::PhantomData,
     };
     // The host keeps the deadline: its reads and writes fail when it is over.
-    let appraising = appraise_server(&mut session, binding, &appraiser, Duration::ZERO);
+    let appraising = appraise_server(&mut session, binding, &appraiser, SUPPORTED, Duration::ZERO);
     let appraised = run(appraising).map_err(WebError::Channel)?;
     Ok(describe(&appraised))
 }
 
-/// Runs a future that waits for nothing but the host, whose calls return when they are done.
 /// Compares what a later connection promises with the first one: two verdicts as `answer_server` gives them.
 fn answer_guarantee(input: &[u8]) -> Result<Value, WebError> {
     let [first, later] = read_fields(input)?;
@@ -157,6 +157,7 @@ fn answer_guarantee(input: &[u8]) -> Result<Value, WebError> {
     Ok(Value::Null)
 }
 
+/// Runs a future that waits for nothing but the host, whose calls return when they are done.
 fn run<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());

@@ -3,7 +3,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use confide_channel::{Binding, Client, ClientOptions};
+use confide_channel::{Binding, Client, ClientOptions, SessionVersion};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use hyper::{
@@ -55,7 +55,7 @@ pub struct WebRequest<'a> {
 
 /// Opens a connection over `stream` to the server `name`, appraises it and starts HTTP. Returns the
 /// session, the verdict and the task that moves its bytes, which the caller runs. The caller drops
-/// the future at its deadline.
+/// the future at its deadline. Without `version` all versions of session binding are offered.
 ///
 /// # Errors
 /// [`WebError::Channel`] if the channel is not opened or the evidence not accepted,
@@ -65,6 +65,7 @@ pub async fn open<S>(
     name: &str,
     authority: &str,
     binding: Binding,
+    version: Option<SessionVersion>,
     appraiser: Arc<PolicyAppraiser>,
 ) -> Result<(Session, PeerAppraisal, impl Future<Output = ()> + use<S>), WebError>
 where
@@ -75,6 +76,10 @@ where
     // The host keeps the deadline; this one is not measured.
     let options = ClientOptions { binding, deadline: Duration::ZERO };
     let client = Client::with_provider(options, appraiser, provider::provider());
+    let client = client.and_then(|client| match version {
+        Some(version) => client.with_session_versions(&[version]),
+        None => Ok(client),
+    });
     let client = client.map_err(WebError::Channel)?;
     let attested = client.connect(name, stream).await.map_err(WebError::Channel)?;
     let (stream, appraised, _timings) = attested.into_parts();

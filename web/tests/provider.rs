@@ -10,8 +10,9 @@ use aws_lc_rs::{
     rand::SystemRandom,
     rsa::KeySize,
     signature::{
-        ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair,
-        EcdsaSigningAlgorithm, KeyPair, RSA_PSS_SHA384, RsaKeyPair,
+        ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, ED25519, EcdsaKeyPair,
+        EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair, RSA_PSS_SHA384, RsaKeyPair,
+        UnparsedPublicKey,
     },
 };
 use confide_verifier::{AwsLc, Crypto};
@@ -205,6 +206,37 @@ fn signatures_are_accepted_and_refused_as_aws_lc_does() {
     compare_signatures(&ECDSA_P384_SHA384_FIXED_SIGNING, &|of, key, message, signature| {
         of.verify_p384(key.try_into().unwrap(), message, signature.try_into().unwrap())
     });
+}
+
+#[test]
+fn ed25519_signatures_are_accepted_and_refused_as_aws_lc_does() {
+    let ours = provider::signatures::ED25519;
+    let pair = Ed25519KeyPair::generate().unwrap();
+    let (key, signature) = (pair.public_key().as_ref(), pair.sign(b"message"));
+    let check = |key: &[u8], message: &[u8], signature: &[u8], wanted: bool| {
+        let aws = UnparsedPublicKey::new(&ED25519, key).verify(message, signature).is_ok();
+        let own = ours.verify_signature(key, message, signature).is_ok();
+        assert_eq!((aws, own), (wanted, wanted), "{key:x?} {message:x?} {signature:x?}");
+    };
+    check(key, b"message", signature.as_ref(), true);
+    check(key, b"another", signature.as_ref(), false);
+    check(&key[1..], b"message", signature.as_ref(), false);
+    check(key, b"message", &signature.as_ref()[1..], false);
+    for at in [0, 31, 32, 63] {
+        let mut changed = signature.as_ref().to_vec();
+        changed[at] ^= 1;
+        check(key, b"message", &changed, false);
+    }
+}
+
+#[test]
+fn a_server_may_sign_with_each_algorithm_of_the_channel() {
+    for algorithm in
+        [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ECDSA_P384_SHA384, &rcgen::PKCS_ED25519]
+    {
+        let key = rcgen::KeyPair::generate_for(algorithm).unwrap();
+        converse((*provider::provider()).clone(), aws::default_provider(), &key);
+    }
 }
 
 #[test]

@@ -2,11 +2,6 @@
 //!
 //! rustls has none, but all that they need: the exporter, the negotiated suite, and a signing key.
 
-#[cfg(feature = "native")]
-use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ED25519, UnparsedPublicKey,
-    VerificationAlgorithm,
-};
 use confide_evidence::{
     authenticator::{
         Authenticator, AuthenticatorAnswer, AuthenticatorError, AuthenticatorRequest,
@@ -19,7 +14,8 @@ use der::asn1::ObjectIdentifier;
 use hmac::{Hmac, KeyInit, Mac};
 use rustls::{
     SignatureScheme,
-    pki_types::CertificateDer,
+    crypto::WebPkiSupportedAlgorithms,
+    pki_types::{AlgorithmIdentifier, CertificateDer, alg_id},
     sign::{CertifiedKey, Signer},
 };
 use sha2::{Digest, Sha256, Sha384};
@@ -113,6 +109,7 @@ impl AuthenticatorKeys {
     /// Checks an authenticator that answers `asked`, whose whole message is `request`, and returns
     /// its wrapper. The MAC is checked before the signature, and both before the content is read.
     /// `spki` is the key that signed the TLS handshake: the authenticator has to be of the same.
+    /// `algorithms` check the signature.
     ///
     /// # Errors
     /// [`AuthenticatorError`] names the first check that failed.
@@ -122,6 +119,7 @@ impl AuthenticatorKeys {
         request: &[u8],
         authenticator: &'a [u8],
         spki: &[u8],
+        algorithms: &WebPkiSupportedAlgorithms,
     ) -> Result<&'a [u8], AuthenticatorError> {
         let authenticator = match AuthenticatorAnswer::decode(authenticator)? {
             AuthenticatorAnswer::Authenticator(authenticator) => authenticator,
@@ -136,7 +134,7 @@ impl AuthenticatorKeys {
             return Err(AuthenticatorError::Context);
         }
         self.check_mac(&[request, certificate, certificate_verify], authenticator.mac)?;
-        self.check_signature(asked, request, &authenticator, spki)?;
+        self.check_signature(asked, request, &authenticator, spki, algorithms)?;
         authenticator.find_cmw(asked)
     }
 
@@ -146,6 +144,7 @@ impl AuthenticatorKeys {
         request: &[u8],
         authenticator: &Authenticator<'_>,
         spki: &[u8],
+        algorithms: &WebPkiSupportedAlgorithms,
     ) -> Result<(), AuthenticatorError> {
         let scheme = authenticator.scheme;
         let leaf = authenticator.entries.first().ok_or(AuthenticatorError::NoCertificate)?;
@@ -167,9 +166,14 @@ impl AuthenticatorKeys {
         }
         let transcript = self.hash_transcript(&[request, authenticator.certificate]);
         let content = signed_content(&transcript);
-        if !wanted.verify_signature(key.bytes, &content, authenticator.signature) {
-            return Err(AuthenticatorError::Signature);
-        }
+        let known = algorithms.mapping.iter().find(|(known, _)| u16::from(*known) == scheme);
+        let algorithm = known.and_then(|(_, algorithms)| {
+            algorithms.iter().find(|it| it.public_key_alg_id() == wanted.identifier())
+        });
+        let algorithm = algorithm.ok_or(wrong_scheme)?;
+        algorithm
+            .verify_signature(key.bytes, &content, authenticator.signature)
+            .map_err(|_| AuthenticatorError::Signature)?;
         match leaf.spki() {
             Ok(own) if *own == *spki => Ok(()),
             _ => Err(AuthenticatorError::Key),
@@ -239,25 +243,13 @@ impl KeyAlgorithm {
         let is_ed25519 = key.algorithm == KEY_ED25519 && key.parameters.is_none();
         Ok(is_ed25519.then_some(Self::Ed25519))
     }
-}
 
-impl KeyAlgorithm {
-    /// Whether `key` made `signature` over `content`.
-    #[cfg(feature = "native")]
-    fn verify_signature(self, key: &[u8], content: &[u8], signature: &[u8]) -> bool {
-        let algorithm: &'static dyn VerificationAlgorithm = match self {
-            Self::P256 => &ECDSA_P256_SHA256_ASN1,
-            Self::P384 => &ECDSA_P384_SHA384_ASN1,
-            Self::Ed25519 => &ED25519,
-        };
-        UnparsedPublicKey::new(algorithm, key).verify(content, signature).is_ok()
-    }
-
-    /// The client's half alone has no signature checks of its own, so it accepts no authenticator. By
-    /// default it does not offer version 3 either.
-    #[cfg(not(feature = "native"))]
-    fn verify_signature(self, _key: &[u8], _content: &[u8], _signature: &[u8]) -> bool {
-        false
+    fn identifier(self) -> AlgorithmIdentifier {
+        match self {
+            Self::P256 => alg_id::ECDSA_P256,
+            Self::P384 => alg_id::ECDSA_P384,
+            Self::Ed25519 => alg_id::ED25519,
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use confide_evidence::{
     session_message_3::AuthenticatedEvidence,
 };
 use rustls::{
-    crypto::aws_lc_rs::sign::any_supported_type,
+    crypto::{WebPkiSupportedAlgorithms, aws_lc_rs::sign::any_supported_type},
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
     sign::CertifiedKey,
 };
@@ -28,6 +28,7 @@ use crate::{
     authenticator::{AuthenticatorKeys, AuthenticatorSigner},
     error::{ChannelError, ErrorOrigin},
     exchange_message::{EvidenceDemand, ShownEvidence},
+    handshake::crypto_provider,
     options::SessionVersion,
     session::SessionPeer,
     session_terms::SessionTerms,
@@ -126,8 +127,11 @@ fn keys_of_all_three_algorithms_make_authenticators_that_are_accepted() {
             let bytes = request.encode();
             let signer = AuthenticatorSigner::choose(&request, &certified).unwrap();
             let made = keys.make(&request, &bytes, &signer, b"cmw").unwrap();
-            assert_eq!(keys.verify(&request, &bytes, &made, &spki), Ok(&b"cmw"[..]));
-            let other = self::keys(hash, 2).verify(&request, &bytes, &made, &spki);
+            let verify = |keys: &AuthenticatorKeys| {
+                keys.verify(&request, &bytes, &made, &spki, &algorithms()).map(<[u8]>::to_vec)
+            };
+            assert_eq!(verify(&keys), Ok(b"cmw".to_vec()));
+            let other = verify(&self::keys(hash, 2));
             assert_eq!(other, Err(AuthenticatorError::Mac));
         }
     }
@@ -161,7 +165,7 @@ fn peer(case: &Value, attester: Role) -> SessionPeer {
         finished: Zeroizing::new(bytes(&case["finished_key"])),
     };
     let terms = SessionTerms { attester, version: SessionVersion::V3, keys: Some(keys) };
-    SessionPeer::new(terms, bytes(&case["spki"]), None)
+    SessionPeer::new(terms, bytes(&case["spki"]), None, algorithms())
 }
 
 fn keys(hash: SuiteHash, number: u8) -> AuthenticatorKeys {
@@ -170,6 +174,10 @@ fn keys(hash: SuiteHash, number: u8) -> AuthenticatorKeys {
         Zeroizing::new(value)
     };
     AuthenticatorKeys { hash, context: value(1), finished: value(2) }
+}
+
+fn algorithms() -> WebPkiSupportedAlgorithms {
+    crypto_provider().signature_verification_algorithms
 }
 
 fn certify(key: &rcgen::KeyPair) -> CertifiedKey {

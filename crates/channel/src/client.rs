@@ -18,7 +18,7 @@ use crate::{
     handshake,
     live::LivePeer,
     options::{Binding, ChannelTimings, ClientOptions, RecordTuning, SessionVersion},
-    session,
+    session::{self, PeerChecks},
     stopwatch::Stopwatch,
 };
 #[cfg(feature = "native")]
@@ -54,8 +54,7 @@ impl<A: Appraise> Client<A> {
     }
 
     /// A client as [`Client::new`] makes it, with the cryptography of `provider`. Without the feature
-    /// `native` this is the only one, it offers versions 2 and 1 of the session exchange, and the
-    /// caller ends a call at its deadline by dropping it.
+    /// `native` this is the only one, and the caller ends a call at its deadline by dropping it.
     ///
     /// # Errors
     /// [`ChannelError::Binding`] for [`Binding::None`], [`ChannelError::Tls`] if the provider has
@@ -152,9 +151,11 @@ impl<A: Appraise> Client<A> {
         let (mut stream, mut timings) =
             handshake(config, self.options.binding, name, io, deadline, tuning).await?;
         timings.quote = quote;
+        let algorithms = self.config.crypto_provider().signature_verification_algorithms;
         let result = match self.options.binding {
             Binding::Session => {
-                let demand = Some(&*self.appraiser);
+                let demand = PeerChecks { appraiser: &*self.appraiser, algorithms };
+                let demand = Some(&demand);
                 session::exchange_as_client(&mut stream, attesting.as_ref(), demand, deadline).await
             }
             _ => session::appraise_certificate(&stream, &*self.appraiser),
@@ -166,7 +167,9 @@ impl<A: Appraise> Client<A> {
             timings.quote += outcome.quote;
             timings.round_trips += outcome.round_trips;
             let live = match self.options.binding {
-                Binding::Session => Some(LivePeer::from_stream(&stream, attesting.as_ref())?),
+                Binding::Session => {
+                    Some(LivePeer::from_stream(&stream, attesting.as_ref(), algorithms)?)
+                }
                 _ => None,
             };
             Ok((appraised, live))

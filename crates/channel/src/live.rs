@@ -18,6 +18,7 @@ use confide_evidence::{
 };
 #[cfg(feature = "native")]
 use confide_evidence::{authenticator::AuthenticatorError, binder::CONTEXT_BYTES};
+use rustls::crypto::WebPkiSupportedAlgorithms;
 use zeroize::Zeroizing;
 
 #[cfg(not(feature = "native"))]
@@ -137,10 +138,11 @@ impl LivePeer {
     pub(crate) fn from_stream<S: ExchangeSession>(
         stream: &S,
         attesting: Option<&SessionAttester>,
+        algorithms: WebPkiSupportedAlgorithms,
     ) -> Result<Self, ChannelError> {
         let mine = attesting.map(|attesting| attesting.spki_hash());
         let secret = stream.renewal_secret()?;
-        Ok(Self { peer: SessionPeer::from_stream(stream, Role::Server, mine)?, secret })
+        Ok(Self { peer: SessionPeer::from_stream(stream, Role::Server, mine, algorithms)?, secret })
     }
 
     /// Makes a request with a fresh context.

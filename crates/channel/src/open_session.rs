@@ -3,9 +3,14 @@
 use std::time::Duration;
 
 use confide_evidence::Appraise;
+use rustls::crypto::WebPkiSupportedAlgorithms;
 
 use crate::{
-    deadline::Deadline, error::ChannelError, handshake, options::Binding, session,
+    deadline::Deadline,
+    error::ChannelError,
+    handshake,
+    options::Binding,
+    session::{self, PeerChecks},
     session_terms::TlsSession,
 };
 
@@ -14,8 +19,9 @@ use crate::{
 ///
 /// [`crate::Client::connect`] does all of this itself; here the caller vouches for what it does in the handshake: TLS
 /// 1.3 only, without resumption and early data, and with a signature by the key of the certificate that `session`
-/// returns. It offers `confide-session/2` or `confide-session/1` for session binding, and for key binding `http/1.1` or
-/// nothing (`docs/channel.md`). Without the feature `native` the deadline is not kept here.
+/// returns. It offers `confide-session/2`, `/3` or `/1` for session binding, and for key binding `http/1.1` or
+/// nothing (`docs/channel.md`). `algorithms` check the signatures of authenticators (version 3). Without the feature
+/// `native` the deadline is not kept here.
 ///
 /// # Errors
 /// [`ChannelError::Binding`] for [`Binding::None`], [`ChannelError::Protocol`] for another protocol,
@@ -26,6 +32,7 @@ pub async fn appraise_server<S: TlsSession, A: Appraise>(
     session: &mut S,
     binding: Binding,
     appraiser: &A,
+    algorithms: WebPkiSupportedAlgorithms,
     deadline: Duration,
 ) -> Result<A::Appraised, ChannelError> {
     if binding == Binding::None {
@@ -35,7 +42,8 @@ pub async fn appraise_server<S: TlsSession, A: Appraise>(
     let outcome = match binding {
         Binding::Session => {
             let deadline = Deadline::after(deadline);
-            session::exchange_as_client(session, None, Some(appraiser), deadline).await?
+            let checks = PeerChecks { appraiser, algorithms };
+            session::exchange_as_client(session, None, Some(&checks), deadline).await?
         }
         _ => session::appraise_certificate(session, appraiser)?,
     };

@@ -34,10 +34,7 @@ impl Binding {
     pub(crate) fn alpn_names(self) -> &'static [&'static str] {
         match self {
             Binding::None | Binding::Key => &["http/1.1"],
-            #[cfg(feature = "native")]
             Binding::Session => &[SESSION_2, SESSION_3, SESSION_1],
-            #[cfg(not(feature = "native"))]
-            Binding::Session => &[SESSION_2, SESSION_1],
         }
     }
 }

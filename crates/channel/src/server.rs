@@ -27,7 +27,7 @@ use crate::{
     live::LiveSession,
     options::{Binding, ChannelTimings, RecordTuning, ServerOptions, SessionVersion},
     renewal::IdentityRenewer,
-    session::{self, ExchangeOutcome},
+    session::{self, ExchangeOutcome, PeerChecks},
     session_attester::SessionAttester,
 };
 
@@ -467,8 +467,13 @@ impl Server {
             return Ok((ServerStream { stream, timings, live: None }, None));
         }
         let attesting = self.batcher.clone().map(|batcher| SessionAttester { batcher, identity });
+        let checks = demand.map(|appraiser| {
+            let algorithms = handshake::crypto_provider().signature_verification_algorithms;
+            PeerChecks { appraiser, algorithms }
+        });
         let ExchangeOutcome { appraised, appraisal, batch, context, quote, round_trips } =
-            session::exchange_as_server(&mut stream, attesting.as_ref(), demand, deadline).await?;
+            session::exchange_as_server(&mut stream, attesting.as_ref(), checks.as_ref(), deadline)
+                .await?;
         timings.batch = batch;
         timings.appraisal = appraisal;
         timings.quote += quote;

@@ -23,6 +23,7 @@ use confide_evidence::{
     evidence_wrapper::{EvidenceWrapper, EvidenceWrapperError},
     session_message::{SessionEvidence, SessionMessage},
 };
+use rustls::crypto::WebPkiSupportedAlgorithms;
 use tokio::io::AsyncWriteExt;
 
 #[cfg(not(feature = "native"))]
@@ -69,11 +70,18 @@ impl<T> ExchangeOutcome<T> {
     }
 }
 
+/// What one end checks the other end's evidence with.
+pub(crate) struct PeerChecks<'a, A> {
+    pub(crate) appraiser: &'a A,
+    /// What checks the signatures of authenticators (version 3).
+    pub(crate) algorithms: WebPkiSupportedAlgorithms,
+}
+
 /// Runs the client's half of the exchange.
 pub(crate) async fn exchange_as_client<S: ExchangeSession, A: Appraise>(
     stream: &mut S,
     attesting: Option<&SessionAttester>,
-    demand: Option<&A>,
+    demand: Option<&PeerChecks<'_, A>>,
     deadline: Deadline,
 ) -> Result<ExchangeOutcome<A::Appraised>, ChannelError> {
     let version = stream.version();
@@ -124,7 +132,7 @@ pub(crate) async fn exchange_as_client<S: ExchangeSession, A: Appraise>(
 pub(crate) async fn exchange_as_server<S: ExchangeSession, A: Appraise>(
     stream: &mut S,
     attesting: Option<&SessionAttester>,
-    demand: Option<&A>,
+    demand: Option<&PeerChecks<'_, A>>,
     deadline: Deadline,
 ) -> Result<ExchangeOutcome<A::Appraised>, ChannelError> {
     let result = answer_exchange(stream, attesting, demand, deadline).await;
@@ -200,7 +208,7 @@ pub(crate) fn appraise_certificate<S: ExchangeSession, A: Appraise>(
 async fn answer_exchange<S: ExchangeSession, A: Appraise>(
     stream: &mut S,
     attesting: Option<&SessionAttester>,
-    demand: Option<&A>,
+    demand: Option<&PeerChecks<'_, A>>,
     deadline: Deadline,
 ) -> Result<ExchangeOutcome<A::Appraised>, ChannelError> {
     let version = stream.version();
@@ -255,10 +263,10 @@ fn appraise_peer<S: ExchangeSession, A: Appraise>(
     own: Option<&EvidenceDemand>,
     mine: Option<[u8; 32]>,
     shown: Option<ShownEvidence<'_>>,
-    demand: Option<&A>,
+    demand: Option<&PeerChecks<'_, A>>,
     outcome: &mut ExchangeOutcome<A::Appraised>,
 ) -> Result<(), ChannelError> {
-    let (Some(appraiser), Some(own)) = (demand, own) else {
+    let (Some(checks), Some(own)) = (demand, own) else {
         let wanted = "a reply without evidence";
         let phase = ChannelPhase::Evidence;
         return match shown {
@@ -268,9 +276,9 @@ fn appraise_peer<S: ExchangeSession, A: Appraise>(
     };
     let began = Stopwatch::start();
     let shown = shown.ok_or(ChannelError::NoEvidence)?;
-    let peer = SessionPeer::from_stream(stream, role, mine)?;
+    let peer = SessionPeer::from_stream(stream, role, mine, checks.algorithms)?;
     let exporter = stream.exporter(own.context())?;
-    let (appraised, sessions) = peer.appraise(own, &exporter, shown, appraiser)?;
+    let (appraised, sessions) = peer.appraise(own, &exporter, shown, checks.appraiser)?;
     outcome.appraised = Some(appraised);
     outcome.note_batch_size(role, sessions);
     outcome.appraisal = began.read();
@@ -285,6 +293,8 @@ pub(crate) struct SessionPeer {
     pub(crate) spki_hash: [u8; 32],
     /// The hash of this end's own key, if it attests too.
     mine: Option<[u8; 32]>,
+    /// What checks the signatures of its authenticators.
+    algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl SessionPeer {
@@ -293,14 +303,20 @@ impl SessionPeer {
         stream: &S,
         role: Role,
         mine: Option<[u8; 32]>,
+        algorithms: WebPkiSupportedAlgorithms,
     ) -> Result<Self, ChannelError> {
         let spki = peer_certificate(stream)?.spki()?.to_vec();
-        Ok(Self::new(SessionTerms::from_stream(stream, role)?, spki, mine))
+        Ok(Self::new(SessionTerms::from_stream(stream, role)?, spki, mine, algorithms))
     }
 
     /// A peer with this SubjectPublicKeyInfo; `mine` is the hash of this end's own, if it attests.
-    pub(crate) fn new(terms: SessionTerms, spki: Vec<u8>, mine: Option<[u8; 32]>) -> Self {
-        Self { terms, spki_hash: sha256(&spki), spki, mine }
+    pub(crate) fn new(
+        terms: SessionTerms,
+        spki: Vec<u8>,
+        mine: Option<[u8; 32]>,
+        algorithms: WebPkiSupportedAlgorithms,
+    ) -> Self {
+        Self { terms, spki_hash: sha256(&spki), spki, mine, algorithms }
     }
 
     /// Appraises what the peer showed for `demand`, over a session with this exporter. Returns the
@@ -328,7 +344,8 @@ impl SessionPeer {
                 Some(keys),
                 EvidenceDemand::Authenticator { request, bytes },
             ) => {
-                let cmw = keys.verify(request, bytes, shown.authenticator, &self.spki)?;
+                let cmw =
+                    keys.verify(request, bytes, shown.authenticator, &self.spki, &self.algorithms)?;
                 let wrapper = parse_cmw(cmw).map_err(AuthenticatorError::Cmw)?;
                 let wrapper =
                     EvidenceWrapper::from_cmw(wrapper).map_err(AuthenticatorError::Wrapper)?;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use confide_channel::{Binding, ChannelError, Server, TlsSession, appraise_server};
-use rustls::CipherSuite;
+use rustls::{CipherSuite, crypto::WebPkiSupportedAlgorithms};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 
 mod fakes;
@@ -96,12 +96,16 @@ async fn open(
     Ok(appraised)
 }
 
+fn algorithms() -> WebPkiSupportedAlgorithms {
+    rustls::crypto::aws_lc_rs::default_provider().signature_verification_algorithms
+}
+
 async fn appraise(
     binding: Binding,
     mut stream: Opened,
 ) -> Result<(FakeAppraised, Opened), ChannelError> {
     let appraiser = FakeAppraiser::default();
-    Ok((appraise_server(&mut stream, binding, &appraiser, LONG).await?, stream))
+    Ok((appraise_server(&mut stream, binding, &appraiser, algorithms(), LONG).await?, stream))
 }
 
 #[tokio::test]
@@ -135,7 +139,9 @@ async fn evidence_of_another_session_is_refused() {
         let refused = open(&server, alpn, async |stream| {
             let appraiser = FakeAppraiser::default();
             let mut other = OtherExporter(stream);
-            let appraised = appraise_server(&mut other, Binding::Session, &appraiser, LONG).await?;
+            let appraised =
+                appraise_server(&mut other, Binding::Session, &appraiser, algorithms(), LONG)
+                    .await?;
             Ok((appraised, other.0))
         });
         let error = refused.await.unwrap_err();

@@ -31,7 +31,7 @@ mod websocket;
 
 pub use answer_error::AnswerError;
 pub use confide_appraiser::{AppraisalError, PeerAppraisal, PolicyAppraiser, SharedAppraisal};
-pub use confide_channel::{Binding, ChannelTimings, tunnel::AllowedOrigins};
+pub use confide_channel::{Binding, ChannelTimings, SessionVersion, tunnel::AllowedOrigins};
 pub use confide_http::{BodyPace, DrainOutcome, error_chain};
 pub use connector::{
     BodyError, ConnectTimings, Connection, Connector, RequestBody, empty_body, streamed_body,

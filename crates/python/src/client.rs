@@ -7,7 +7,8 @@ use std::{
 };
 
 use confide_client::{
-    Binding, ClientLimits, Connector, Endpoint, HttpClient, PolicyAppraiser, error_chain,
+    Binding, ClientLimits, Connector, Endpoint, HttpClient, PolicyAppraiser, SessionVersion,
+    error_chain,
 };
 use confide_verifier::{BindingLevel, Policy};
 use pyo3::prelude::*;
@@ -35,6 +36,7 @@ pub(crate) struct ClientOptions {
     max_connections: usize,
     policy: String,
     root: Option<Vec<u8>>,
+    session_version: Option<u8>,
     via: Option<String>,
 }
 
@@ -45,6 +47,7 @@ pub(crate) struct Client {
     collateral: Option<Arc<[u8]>>,
     appraiser: Arc<PolicyAppraiser>,
     binding: Binding,
+    version: Option<SessionVersion>,
     via: Option<String>,
     limits: ClientLimits,
     /// The process that made the client: its connections do not exist in a fork.
@@ -118,10 +121,18 @@ impl Client {
 impl Client {
     fn build(options: ClientOptions) -> Result<Self, Failure> {
         let policy = parse_policy_with_root(&options.policy, options.root.as_deref())?;
+        let version = options.session_version.map(|number| {
+            SessionVersion::from_number(number).ok_or_else(|| {
+                Failure::input(format!("session_version: wanted 1, 2 or 3, got {number}"))
+            })
+        });
+        let version = version.transpose()?;
         let binding = match options.binding.as_deref() {
             Some("key") => Binding::Key,
             Some("session") => Binding::Session,
-            None if policy.binding == Some(BindingLevel::Session) => Binding::Session,
+            None if policy.binding == Some(BindingLevel::Session) || version.is_some() => {
+                Binding::Session
+            }
             None => Binding::Key,
             Some(other) => {
                 let text = format!("binding: wanted \"key\" or \"session\", got \"{other}\"");
@@ -142,6 +153,7 @@ impl Client {
             collateral: options.collateral.map(Into::into),
             appraiser: Arc::new(appraiser),
             binding,
+            version,
             via: options.via,
             limits,
             pid: std::process::id(),
@@ -187,6 +199,10 @@ impl Client {
             self.appraiser.clone(),
             self.limits,
         );
+        let connector = connector.and_then(|connector| match self.version {
+            Some(version) => connector.with_session_version(version),
+            None => Ok(connector),
+        });
         let connector = connector.map_err(|error| Failure::input(error_chain(&error)))?;
         let http = HttpClient::new(connector, self.limits, unix_now);
         let url = format!("https://{endpoint}");

@@ -10,10 +10,11 @@ use sha2::Sha384;
 
 /// The algorithms with which a server may sign a handshake.
 pub const SUPPORTED: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
-    all: &[ECDSA_P256_SHA256, ECDSA_P384_SHA384],
+    all: &[ECDSA_P256_SHA256, ECDSA_P384_SHA384, ED25519],
     mapping: &[
         (SignatureScheme::ECDSA_NISTP256_SHA256, &[ECDSA_P256_SHA256]),
         (SignatureScheme::ECDSA_NISTP384_SHA384, &[ECDSA_P384_SHA384]),
+        (SignatureScheme::ED25519, &[ED25519]),
     ],
 };
 
@@ -21,6 +22,8 @@ pub const SUPPORTED: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
 pub const ECDSA_P256_SHA256: &dyn SignatureVerificationAlgorithm = &EcdsaP256;
 /// ECDSA on P-384 with SHA-384, the signature in DER.
 pub const ECDSA_P384_SHA384: &dyn SignatureVerificationAlgorithm = &EcdsaP384;
+/// Ed25519 (RFC 8032).
+pub const ED25519: &dyn SignatureVerificationAlgorithm = &Ed25519;
 /// RSASSA-PSS with SHA-384 in the two spellings of AMD, with the trailer field and without.
 pub const AMD_RSA_PSS: [&dyn SignatureVerificationAlgorithm; 2] =
     [&AmdRsaPss(WITH_TRAILER), &AmdRsaPss(WITHOUT_TRAILER)];
@@ -70,6 +73,32 @@ impl SignatureVerificationAlgorithm for EcdsaP384 {
 
     fn signature_alg_id(&self) -> AlgorithmIdentifier {
         alg_id::ECDSA_SHA384
+    }
+}
+
+#[derive(Debug)]
+struct Ed25519;
+
+impl SignatureVerificationAlgorithm for Ed25519 {
+    fn verify_signature(
+        &self,
+        public_key: &[u8],
+        message: &[u8],
+        signature: &[u8],
+    ) -> Result<(), InvalidSignature> {
+        let key = public_key.try_into().map_err(|_| InvalidSignature)?;
+        let key = ed25519_dalek::VerifyingKey::from_bytes(key).map_err(|_| InvalidSignature)?;
+        let signature = ed25519_dalek::Signature::from_slice(signature);
+        let signature = signature.map_err(|_| InvalidSignature)?;
+        key.verify_strict(message, &signature).map_err(|_| InvalidSignature)
+    }
+
+    fn public_key_alg_id(&self) -> AlgorithmIdentifier {
+        alg_id::ED25519
+    }
+
+    fn signature_alg_id(&self) -> AlgorithmIdentifier {
+        alg_id::ED25519
     }
 }
 
