@@ -23,7 +23,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic agents prover zkvm-test zkvm-keys test style python-style unit no-std web page web-provider guests programs vectors python examples examples-all transport-cost native wheel sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic agents prover zkvm-test zkvm-keys test style python-style unit no-std web clients page web-provider guests programs vectors python examples examples-all transport-cost native wheel sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -59,7 +59,7 @@ zkvm-keys: prover  ## the keys that check, after a guest or the back end changed
 	$(PROVER) keys --elf guests/elf --out zkvm/keys --digests guests/elf/digests.toml
 	$(MAKE) prover
 
-test: style python-style prover unit operators-build libraries no-std web-provider web programs vectors python examples sigma disclosure receipts authenticators encrypted-bodies peft seal statistics kernels worker go selftest fuzz differential zkvm-test  ## everything that CI checks
+test: style python-style prover unit operators-build libraries no-std web-provider web programs vectors python examples sigma disclosure receipts authenticators encrypted-bodies peft seal statistics kernels worker go clients selftest fuzz differential zkvm-test  ## everything that CI checks
 	@echo "all tests passed"
 
 # Clippy's driver compiles as rustc does and lints on the way: what is tested is built and linted at once.
@@ -211,6 +211,9 @@ go: unit  ## the Go module against gateways, and Google's Go libraries against t
 	  cd tests/go && GOFLAGS=-mod=readonly go vet ./...; \
 	else echo "skipped: no Go"; fi
 	tests/go_client.sh $(abspath $(DEBUG))
+
+clients: unit $(VENV)/ready  ## every client against every kind of listener, and what each refuses (those that cannot be built are skipped)
+	tests/clients.sh $(DEBUG) $(VENV)/bin/python
 
 selftest: unit  ## the instrument finds a known delay and stays quiet without one
 	@# A busy machine may need more blocks to see 5 or 2 %. Status 4: nothing failed, and not even 400 blocks

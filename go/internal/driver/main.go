@@ -1,0 +1,114 @@
+// Does with the package confide what each line of standard input says: the Go client of tests/clients.py, which
+// describes the commands and their answers.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"confide.invalid/confide"
+)
+
+// The longest command in bytes: a policy and a question.
+const commandBytesMax = 1024 * 1024
+
+type command struct {
+	Do             string
+	Server         string
+	Policy         string
+	Binding        string
+	SessionVersion int `json:"session_version"`
+	Tunnel         string
+	EvidenceAgeS   int `json:"evidence_age_s"`
+	Body           string
+}
+
+type answer struct {
+	Status  int      `json:"status,omitempty"`
+	Pieces  []string `json:"pieces,omitempty"`
+	Refused string   `json:"refused,omitempty"`
+	Check   string   `json:"check,omitempty"`
+	Failed  string   `json:"failed,omitempty"`
+}
+
+type driver struct {
+	server string
+	client *http.Client
+}
+
+func main() {
+	var driver driver
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, commandBytesMax)
+	answers := json.NewEncoder(os.Stdout)
+	for lines.Scan() {
+		var told command
+		if err := json.Unmarshal(lines.Bytes(), &told); err != nil {
+			log.Fatal(err)
+		}
+		given, err := driver.run(told)
+		var refused *confide.AttestationError
+		switch {
+		case errors.As(err, &refused):
+			given = answer{Refused: refused.Error(), Check: refused.Check}
+		case err != nil:
+			given = answer{Failed: err.Error()}
+		}
+		if err := answers.Encode(given); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func (d *driver) run(told command) (answer, error) {
+	switch told.Do {
+	case "open":
+		client, err := confide.NewClient(confide.Options{
+			Policy: told.Policy, Binding: told.Binding, SessionVersion: told.SessionVersion, Tunnel: told.Tunnel,
+			EvidenceAge: time.Duration(told.EvidenceAgeS) * time.Second,
+		})
+		if err != nil {
+			return answer{}, err
+		}
+		d.server, d.client = told.Server, client.HTTPClient()
+		return answer{}, nil
+	case "close":
+		d.client.CloseIdleConnections()
+		return answer{}, nil
+	default:
+		return d.ask(told.Body)
+	}
+}
+
+func (d *driver) ask(body string) (answer, error) {
+	url := d.server + "/v1/chat/completions"
+	response, err := d.client.Post(url, "application/json", strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	given := answer{Status: response.StatusCode}
+	room := make([]byte, 64*1024)
+	for {
+		read, err := response.Body.Read(room)
+		if read > 0 {
+			given.Pieces = append(given.Pieces, string(room[:read]))
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return given, nil
+		case err != nil:
+			return answer{}, err
+		}
+	}
+}
