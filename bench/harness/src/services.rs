@@ -20,12 +20,22 @@ use crate::{
 /// The time that a preparation may take: evidence, certificates and models take less.
 const PREPARE_DEADLINE: Duration = Duration::from_secs(120);
 
+/// What a command has of the services that it needs.
+pub(crate) struct NeededServices {
+    /// True where one of them is simulated.
+    pub(crate) simulated: bool,
+    /// The reason why one of them cannot work on this machine at all.
+    pub(crate) cannot: Option<String>,
+}
+
 /// The services of a suite that run.
 pub(crate) struct Services<'a> {
     suite: &'a Suite,
     programs: &'a ProgramLocator,
     log: &'a Path,
     running: Vec<(String, LineProcess)>,
+    /// Why services cannot work on this machine at all, by name.
+    refusals: BTreeMap<String, String>,
     pub(crate) records: Vec<ServiceRecord>,
     /// The programs of the services that were started.
     pub(crate) programs_run: BTreeSet<PathBuf>,
@@ -39,6 +49,7 @@ impl<'a> Services<'a> {
             programs,
             log,
             running: Vec::new(),
+            refusals: BTreeMap::new(),
             records: Vec::new(),
             programs_run: BTreeSet::new(),
         }
@@ -60,29 +71,37 @@ impl<'a> Services<'a> {
         Ok(())
     }
 
-    /// Starts what these commands need and adds `{service.field}` to `names`. Returns true for each
-    /// command that depends on a simulated service.
+    /// Starts what these commands need and adds `{service.field}` to `names`. Returns what each command
+    /// has of its services.
     pub(crate) fn start_needed(
         &mut self,
         commands: &[&[String]],
         names: &mut Variables,
         stop: &AtomicBool,
-    ) -> Result<Vec<bool>, BenchError> {
-        let mut needed = Vec::new();
-        let mut tainted = Vec::new();
-        for command in commands {
-            let mine = self.needed_services(command, names);
-            tainted.push(mine.iter().any(|service| service.simulated));
-            needed.extend(mine.into_iter().map(|service| service.name.clone()));
-        }
+    ) -> Result<Vec<NeededServices>, BenchError> {
+        let needed: Vec<_> =
+            commands.iter().map(|command| self.needed_services(command, names)).collect();
         self.add_ready_fields(names);
         let suite = self.suite;
-        for service in suite.services.iter().filter(|service| needed.contains(&service.name)) {
-            if !self.running.iter().any(|(name, _)| *name == service.name) {
+        let is_needed =
+            |service: &&NamedCommand| needed.iter().flatten().any(|one| one.name == service.name);
+        for service in suite.services.iter().filter(is_needed) {
+            let is_running = self.running.iter().any(|(name, _)| *name == service.name);
+            let others = self.needed_services(&service.command, names);
+            if !is_running && self.refusal(&others).is_none() {
                 self.start_service(service, names, stop)?;
             }
         }
-        Ok(tainted)
+        let describe = |mine: &Vec<&NamedCommand>| NeededServices {
+            simulated: mine.iter().any(|service| service.simulated),
+            cannot: self.refusal(mine),
+        };
+        Ok(needed.iter().map(describe).collect())
+    }
+
+    /// Returns the reason why one of these services cannot work here.
+    fn refusal(&self, services: &[&NamedCommand]) -> Option<String> {
+        services.iter().find_map(|service| self.refusals.get(&service.name).cloned())
     }
 
     /// Adds the ready fields of the services that run, so that every later bench knows them.
@@ -146,6 +165,11 @@ impl<'a> Services<'a> {
             .map_err(|no| fail(format!("{no}; last output: {}", read_last_line(&log))))?;
         let ready: BTreeMap<String, Value> =
             serde_json::from_str(&line).map_err(|error| fail(format!("ready line: {error}")))?;
+        if let Some(reason) = ready.get("cannot").and_then(Value::as_str) {
+            self.refusals.insert(name.clone(), format!("{name}: {reason}"));
+            process.shut_down();
+            return Ok(());
+        }
         if ready.get("ready") != Some(&Value::Bool(true)) {
             return Err(fail("its first line is not a ready line".into()));
         }

@@ -395,6 +395,29 @@ fn services_get_ready_and_are_known_to_arms_and_to_later_services() {
 }
 
 #[test]
+fn arms_whose_service_cannot_work_here_are_left_out_with_its_reason() {
+    let outcome = measure("cannot", "", "", |options| {
+        let services = r#"
+            [[service]]
+            name = "first"
+            command = ["echo", '{"cannot":"no privilege"}']
+            [[service]]
+            name = "second"
+            command = ["false", "{first.listen}"]
+        "#;
+        options.suite.text =
+            options.suite.text.replace("arm-b\"]", "arm-b\", \"{second.listen}\"]");
+        options.suite.text.push_str(services);
+    });
+    assert!(outcome.record.not_run().is_empty(), "{:?}", outcome.record.not_run());
+    let record = json(&outcome.record_path);
+    let arms = record["arms"].as_array().unwrap();
+    let arm = arms.iter().find(|arm| arm["name"] == "b").unwrap();
+    assert_eq!(arm["given_up"], "first: no privilege");
+    assert!(record["rows"].as_array().unwrap().iter().any(|row| row["twin"] == true));
+}
+
+#[test]
 fn a_service_that_does_not_get_ready_leaves_its_bench_out_with_the_reason() {
     let outcome = measure("unready", "", "", |options| {
         let service = "\n[[service]]\nname = \"broken\"\ncommand = [\"false\"]\n";

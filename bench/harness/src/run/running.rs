@@ -320,11 +320,15 @@ impl SuiteRun<'_> {
         let mut left: Vec<_> =
             arms.iter_mut().zip(all).filter(|(arm, _)| arm.given_up.is_none()).collect();
         let commands: Vec<&[String]> = left.iter().map(|(_, command)| *command).collect();
-        let tainted = services.start_needed(&commands, &mut names, self.cancel)?;
-        for ((arm, command), simulated) in left.iter_mut().zip(tainted) {
+        let needed = services.start_needed(&commands, &mut names, self.cancel)?;
+        for ((arm, command), mine) in left.iter_mut().zip(needed) {
+            arm.given_up = mine.cannot;
+            if arm.given_up.is_some() {
+                continue;
+            }
             (arm.program, arm.args) =
                 fill_command(&self.options.programs, &names, &arm.name, command)?;
-            arm.simulated = simulated;
+            arm.simulated = mine.simulated;
             arm.services = services.process_ids();
         }
         Ok(())
