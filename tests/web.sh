@@ -99,9 +99,20 @@ flags=()
 node -e 'process.exit(globalThis.WebSocket ? 0 : 1)' || flags=(--experimental-websocket)
 node "${flags[@]}" tests/javascript/web_client.mjs "$work/setup.json"
 
+# The arm of the bench, over a plain socket and through the tunnel, and in the page that it measures in.
+start measured node bench/web/page.mjs
+start measured_tunnel "$confide" tunnel --listen 127.0.0.1:0 --allow "127.0.0.1:$(port key)" \
+  --allow-origin "http://$(read_ready measured listen)"
+arm=(node tests/javascript/web_arm.mjs "$(read_ready model listen)" --server "127.0.0.1:$(port key)"
+  --policy "$work/key.toml")
+through=(--via "ws://$(read_ready measured_tunnel listen)")
+"${arm[@]}"
+"${arm[@]}" "${through[@]}"
+
 if chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome); then
   node tests/javascript/web_page.mjs "$chromium" "$work/setup.json"
   node tests/javascript/page_checks.mjs "$chromium" "$work/setup.json"
+  "${arm[@]}" "${through[@]}" --page "http://$(read_ready measured listen)"
 else
   echo "skipped: web: no Chromium"
 fi

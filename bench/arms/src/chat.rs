@@ -24,7 +24,7 @@ use crate::conversation::{ConversationParams, HttpConnection, stream_completion}
 use crate::version::VERSION;
 use crate::{clock::unix_now, trust::ChannelArgs};
 
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub(crate) struct Args {
     /// `tls`: ordinary TLS. `key`, `session`: attested TLS with that binding. `loopback`: plain
     /// HTTP to a `confide connect`, which does the rest.
@@ -41,6 +41,10 @@ pub(crate) struct Args {
     /// Encrypt the bodies, to the gateway's key of this kind as well as by the channel.
     #[arg(long, value_name = "KEM", value_parser = ["x25519", "x-wing"])]
     encrypted_bodies: Option<String>,
+    /// Open each session with a client of its own, which remembers no platform and no endorsements, as
+    /// the client in WebAssembly does.
+    #[arg(long)]
+    without_memory: bool,
     /// A process whose CPU time is reported; may be given several times. It gets a core for itself
     #[arg(long = "server-pid", value_name = "PID")]
     server_pids: Vec<u32>,
@@ -96,12 +100,22 @@ impl SessionDialler {
 /// How connections are opened.
 enum Dialler {
     Channel(Box<Connector>),
+    /// Each by a client of its own.
+    WithoutMemory(Box<Args>),
     /// Ordinary TLS or none; the text is the guarantee.
     Loopback(String),
 }
 
 impl Dialler {
     fn new(args: &Args) -> Outcome<Self> {
+        Ok(match args.mode.as_str() {
+            "loopback" => Self::Loopback(args.channel.server.clone()),
+            _ if args.without_memory => Self::WithoutMemory(Box::new(args.clone())),
+            _ => Self::Channel(Box::new(Self::new_connector(args)?)),
+        })
+    }
+
+    fn new_connector(args: &Args) -> Outcome<Connector> {
         let limits = ClientLimits::default();
         let endpoint = || Endpoint::parse(&format!("https://{}", args.channel.server));
         let attested = |binding| {
@@ -115,34 +129,29 @@ impl Dialler {
                 limits,
             )?)
         };
-        let connector = match args.mode.as_str() {
-            "loopback" => return Ok(Self::Loopback(args.channel.server.clone())),
-            "key" => attested(Binding::Key)?,
-            "session" => attested(Binding::Session)?,
+        match args.mode.as_str() {
+            "key" => attested(Binding::Key),
+            "session" => attested(Binding::Session),
             "tls" => {
                 let root = args.channel.read_root()?;
                 let via = args.channel.via.clone();
-                Connector::dangerous_plain_tls(endpoint()?, via, &root, unix_now, limits)?
+                Ok(Connector::dangerous_plain_tls(endpoint()?, via, &root, unix_now, limits)?)
             }
-            other => {
-                return Err(format!("--mode {other}: wanted tls, key, session or loopback").into());
-            }
-        };
-        Ok(Self::Channel(Box::new(connector)))
+            other => Err(format!("--mode {other}: wanted tls, key, session or loopback").into()),
+        }
     }
 
     async fn open(&self) -> Outcome<HttpConnection> {
-        match self {
-            Self::Loopback(address) => HttpConnection::open_plain(address).await,
-            Self::Channel(connector) => {
-                let connection = connector.connect().await;
-                Ok(connection.map_err(|error| error_chain(&error))?.into())
-            }
-        }
+        let connection = match self {
+            Self::Loopback(address) => return HttpConnection::open_plain(address).await,
+            Self::Channel(connector) => connector.connect().await,
+            Self::WithoutMemory(args) => Self::new_connector(args)?.connect().await,
+        };
+        Ok(connection.map_err(|error| error_chain(&error))?.into())
     }
 }
 
-const KNOWN: &[&str] = &["delay_ms", "rate_per_s", "session", "sessions", "tokens"];
+const KNOWN: &[&str] = &["delay_ms", "network", "rate_per_s", "session", "sessions", "tokens"];
 /// Unmeasured requests at the start of a kept session.
 const UNMEASURED: u32 = 2;
 /// Unmeasured requests at the start of a process's first one, so that allocators, caches and the

@@ -10,7 +10,7 @@ use confide_verifier::Policy;
 use crate::clock::unix_now;
 
 /// The other end of a channel, and what is trusted of it.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub(crate) struct ChannelArgs {
     /// The server, HOST:PORT.
     #[arg(long)]
