@@ -71,12 +71,12 @@ impl Veth {
     }
 }
 
-/// Waits for the far device of a pair and gives it its address. The process in the second namespace
-/// calls this.
+/// Waits for the far device of a pair, gives it its address and returns its name. The process in the
+/// second namespace calls this.
 ///
 /// # Errors
 /// When the device does not appear or cannot be configured.
-pub fn assign_far_address(address: &str) -> Outcome {
+pub fn assign_far_address(address: &str) -> Outcome<String> {
     let until = Instant::now() + DEVICE_WAIT;
     let device = loop {
         match find_device()? {
@@ -87,7 +87,20 @@ pub fn assign_far_address(address: &str) -> Outcome {
     };
     run_ip(&["link", "set", "lo", "up"])?;
     run_ip(&["address", "add", &format!("{address}/30"), "dev", &device])?;
-    run_ip(&["link", "set", &device, "up"])
+    run_ip(&["link", "set", &device, "up"])?;
+    Ok(device)
+}
+
+/// Limits what this end of a pair sends, by a token bucket of two packets. Packets that would wait for
+/// more than a second are dropped.
+///
+/// # Errors
+/// When the program `tc`, the kernel's `sch_tbf` or the privilege is missing.
+pub fn limit_rate(device: &str, mbit_per_s: u32) -> Outcome {
+    let rate = format!("{mbit_per_s}mbit");
+    let bucket = ["tbf", "rate", &rate, "burst", "4kb", "latency", "1s"];
+    let place = ["qdisc", "add", "dev", device, "root"];
+    run_program("tc", &[place.as_slice(), bucket.as_slice()].concat())
 }
 
 /// Refuses where a program for namespaces is missing.
@@ -130,11 +143,16 @@ fn find_device() -> Outcome<Option<String>> {
 }
 
 fn run_ip(arguments: &[&str]) -> Outcome {
-    let output = Command::new("ip").args(arguments).output();
-    let output = output.map_err(|error| format!("ip: {error}"))?;
+    run_program("ip", arguments)
+}
+
+fn run_program(program: &str, arguments: &[&str]) -> Outcome {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
     if !output.status.success() {
         let reason = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("ip {}: {} (CAP_NET_ADMIN)", arguments.join(" "), reason.trim()).into());
+        let command = format!("{program} {}", arguments.join(" "));
+        return Err(format!("{command}: {} (CAP_NET_ADMIN)", reason.trim()).into());
     }
     Ok(())
 }

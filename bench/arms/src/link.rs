@@ -99,7 +99,7 @@ fn relay_to_service(service: &mut Child, args: &Args, between: &str) -> Outcome 
 }
 
 /// The delay to add so that a round trip takes `wanted`, and what it then takes.
-fn calibrate_delay(wanted: Duration) -> Outcome<(Duration, Duration)> {
+pub(crate) fn calibrate_delay(wanted: Duration) -> Outcome<(Duration, Duration)> {
     let own = measure_round_trip(Duration::ZERO)?;
     let delay = wanted.saturating_sub(own);
     Ok((delay, measure_round_trip(delay)?))
@@ -170,7 +170,7 @@ fn find_program(word: &str) -> PathBuf {
 }
 
 /// The kernel ends this process when its parent is gone, however that ended.
-fn die_with_parent() -> Outcome {
+pub(crate) fn die_with_parent() -> Outcome {
     let parent = getppid();
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // A parent that ended before the request would send no signal.

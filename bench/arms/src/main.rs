@@ -17,6 +17,7 @@ mod generate;
 mod link;
 mod llm;
 mod nested;
+mod network;
 mod relay;
 mod signed;
 mod stream;
@@ -80,6 +81,8 @@ enum Arm {
     LlmSaturation(llm::saturation::Args),
     /// Bulk transfer through one or two layers of TLS on loopback.
     Nested(nested::Args),
+    /// A simulated access network with a known delay and rate (a service, not an arm).
+    Network(network::Args),
     /// A TCP relay that adds a round-trip delay (a service, not an arm).
     Relay(relay::Args),
     /// Appraisal of a quote.
@@ -112,6 +115,7 @@ fn main() -> ExitCode {
         Arm::Llm(args) => llm::run(args),
         Arm::LlmSaturation(args) => llm::saturation::run(args),
         Arm::Nested(args) => nested::run(args),
+        Arm::Network(args) => network::run(args),
         Arm::Relay(args) => relay::run(args),
         Arm::Verify(args) => verify::run(args),
         Arm::VerifySnp(args) => verify_snp::run(args),

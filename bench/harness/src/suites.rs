@@ -12,8 +12,8 @@ macro_rules! embed {
 
 /// The embedded suites by name, in alphabetical order.
 const EMBEDDED: &[(&str, &str)] = embed!(
-    "adapters" "batch" "chat" "collateral" "connect" "cpu" "empty" "gateway" "generate" "jitter" "llm" "llm-gpu" "main"
-    "memory" "nested" "network" "peers" "storage" "tls-claims" "verify" "zk"
+    "adapters" "batch" "chat" "chat-networks" "collateral" "connect" "cpu" "empty" "gateway" "generate" "jitter" "llm"
+    "llm-gpu" "main" "memory" "nested" "network" "peers" "storage" "tls-claims" "verify" "zk"
 );
 
 /// The most bytes of a suite; a longer one is a mistake.
