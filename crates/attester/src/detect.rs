@@ -8,6 +8,7 @@ use std::{
 };
 
 use crate::{
+    device_calls,
     tdx_guest::TDX_GUEST,
     tsm::{self, TSM_ROOT},
 };
@@ -82,7 +83,7 @@ fn detect_configfs_tsm(root: &Path, tree: &Path) -> DetectedDevice {
     let reports = tree.join("report");
     let mut because = vec![describe_presence(&reports)];
     let present = if reports.is_dir() {
-        because.push(match tsm::is_configfs(&reports) {
+        because.push(match device_calls::is_configfs(&reports) {
             Ok(true) => "its file system is configfs".into(),
             Ok(false) => {
                 "its file system is not configfs, so its evidence counts as simulated, not as a \

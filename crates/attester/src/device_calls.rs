@@ -1,4 +1,5 @@
-//! The two calls that Rust cannot check: an ioctl, and an address of the VM socket family.
+//! The calls and codes that only Linux has. Two of the calls Rust cannot check: an ioctl, and an address of the VM
+//! socket family.
 #![allow(unsafe_code)]
 
 use std::{
@@ -9,6 +10,8 @@ use std::{
 };
 
 use rustix::{
+    fs::statfs,
+    io::Errno,
     ioctl::{self, Opcode, Updater, opcode},
     net::{
         self, AddressFamily, SocketFlags, SocketType,
@@ -18,6 +21,19 @@ use rustix::{
 };
 
 use crate::qgs::TD_REPORT_LENGTH;
+
+/// `CONFIGFS_MAGIC`, include/uapi/linux/magic.h: "bep" and "b".
+const CONFIGFS_MAGIC: i64 = 0x6265_6570;
+
+/// Whether the file system of `path` is configfs.
+pub(crate) fn is_configfs(path: &Path) -> io::Result<bool> {
+    Ok(statfs(path)?.f_type == CONFIGFS_MAGIC)
+}
+
+/// Whether a device that had a driver has none any more (ENXIO).
+pub(crate) fn has_no_driver(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::NXIO)
+}
 
 /// The argument of the ioctl: `struct tdx_report_req`, include/uapi/linux/tdx-guest.h.
 #[repr(C)]
@@ -95,6 +111,6 @@ mod tests {
     #[test]
     fn a_device_of_another_driver_is_refused() {
         let refused = read_td_report(Path::new("/dev/null"), &[0; 64]).unwrap_err();
-        assert_eq!(rustix::io::Errno::from_io_error(&refused), Some(rustix::io::Errno::NOTTY));
+        assert_eq!(Errno::from_io_error(&refused), Some(Errno::NOTTY));
     }
 }

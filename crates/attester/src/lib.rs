@@ -11,6 +11,7 @@
 
 mod cert_table;
 mod detect;
+#[cfg_attr(not(target_os = "linux"), path = "device_calls_absent.rs")]
 mod device_calls;
 mod device_thread;
 mod error;

@@ -9,7 +9,7 @@ mod entry;
 mod provider;
 
 use std::{
-    io,
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     thread,
@@ -20,10 +20,11 @@ use confide_evidence::{
     Attest, AttestError, ReportData,
     quote::{Body, QUOTE_LENGTH_MAX, Quote},
 };
-use rustix::io::Errno;
 
-use crate::{cert_table::CertTable, device_thread, error::AttesterError};
-use entry::{Entry, errno};
+use crate::{
+    cert_table::CertTable, device_calls::is_configfs, device_thread, error::AttesterError,
+};
+use entry::Entry;
 pub use provider::Provider;
 
 /// The path at which the kernel shows its tree.
@@ -45,8 +46,6 @@ const SNP_REPORT_LENGTH: usize = 1184;
 const SNP_REPORT_DATA_AT: usize = 0x50;
 /// The offset of the signing key in bits 2 to 4: 0 for VCEK, 1 for VLEK.
 const SNP_KEY_INFO_AT: usize = 0x48;
-/// `CONFIGFS_MAGIC`, include/uapi/linux/magic.h: "bep" and "b".
-const CONFIGFS_MAGIC: i64 = 0x6265_6570;
 
 /// The tree that is asked, and the conditions.
 #[derive(Clone, Debug)]
@@ -233,7 +232,10 @@ fn retry_while_busy(
 /// way. EAGAIN and EINTR: as in any read.
 fn is_busy(error: &AttesterError) -> bool {
     let AttesterError::Io { source, .. } = error else { return false };
-    matches!(errno(source), Some(Errno::BUSY | Errno::AGAIN | Errno::INTR))
+    matches!(
+        source.kind(),
+        ErrorKind::ResourceBusy | ErrorKind::WouldBlock | ErrorKind::Interrupted
+    )
 }
 
 /// Checks that the evidence is of the provider's kind and signs the report data that was asked for.
@@ -270,11 +272,6 @@ fn snp_report_data(evidence: &[u8]) -> Result<ReportData, AttesterError> {
     let mut data = ReportData::ZERO;
     data.0.copy_from_slice(&evidence[SNP_REPORT_DATA_AT..SNP_REPORT_DATA_AT + 64]);
     Ok(data)
-}
-
-/// Whether the file system of `path` is configfs.
-pub(crate) fn is_configfs(path: &Path) -> io::Result<bool> {
-    Ok(rustix::fs::statfs(path)?.f_type == CONFIGFS_MAGIC)
 }
 
 /// The provider of the tree under `root`, read from an entry that is made for this.

@@ -8,10 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::io::Errno;
-
 use super::provider::Provider;
-use crate::error::AttesterError;
+use crate::{device_calls::has_no_driver, error::AttesterError};
 
 /// The most names that are tried. They are random, so a name that is taken is chance or somebody's
 /// intent.
@@ -89,7 +87,7 @@ impl Entry {
         match read {
             Ok(_) if bytes.len() > limit => Err(AttesterError::TooBig { path, limit }),
             Ok(_) => Ok(bytes),
-            Err(source) if errno(&source) == Some(Errno::FBIG) => {
+            Err(source) if source.kind() == ErrorKind::FileTooLarge => {
                 Err(AttesterError::TooBig { path, limit })
             }
             Err(source) => Err(AttesterError::Io { action: "read", path, source }),
@@ -109,13 +107,9 @@ impl Drop for Entry {
     }
 }
 
-pub(super) fn errno(error: &io::Error) -> Option<Errno> {
-    Errno::from_io_error(error)
-}
-
-/// Whether there is no such folder, or a tree whose provider is gone (ENXIO).
+/// Whether there is no such folder, or a tree whose provider is gone.
 fn is_absence(error: &io::Error) -> bool {
-    error.kind() == ErrorKind::NotFound || errno(error) == Some(Errno::NXIO)
+    error.kind() == ErrorKind::NotFound || has_no_driver(error)
 }
 
 fn shorten(text: &str) -> String {
