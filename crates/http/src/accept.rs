@@ -12,14 +12,11 @@ use crate::{
     admission::{Admission, ConnectionPlace, Peer},
     closing::{ClosingSignal, wait_until_closing},
     interrupt::interrupt,
+    os::is_out_of_descriptors,
     peer_stream::PeerStream,
     proxy_protocol::{AnnouncedPeer, read_proxy_header},
     serving_threads::{Listener, ListenerSockets},
 };
-
-/// The error codes for no free file descriptor in the system or in this process (errno(3), Linux).
-const ENFILE: i32 = 23;
-const EMFILE: i32 = 24;
 
 /// The pause after a failed accept (out of file descriptors), which prevents a busy loop.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
@@ -173,7 +170,7 @@ async fn accept_connection(
             Some((stream, address.ip()))
         }
         Err(error) => {
-            if matches!(error.raw_os_error(), Some(ENFILE | EMFILE)) {
+            if is_out_of_descriptors(&error) {
                 admission.evict_any_idle();
             } else {
                 tracing::warn!(%error, "no connection could be accepted");

@@ -19,6 +19,8 @@ mod least_busy;
 mod linger;
 pub mod metrics;
 mod observed_stream;
+#[cfg_attr(windows, path = "os_windows.rs")]
+mod os;
 mod pace;
 mod peer_stream;
 mod percent;

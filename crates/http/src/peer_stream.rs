@@ -12,7 +12,10 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::observed_stream::{ObservedStream, StreamObserver};
+use crate::{
+    observed_stream::{ObservedStream, StreamObserver},
+    os,
+};
 
 /// The number of prompt acknowledgements. A handshake and a first request in two pieces need four;
 /// later ones would only cost a packet for each request.
@@ -63,13 +66,11 @@ impl PeerStream {
 }
 
 impl AcknowledgementObserver {
-    fn acknowledge(&mut self, _tcp: &TcpStream) {
+    fn acknowledge(&mut self, tcp: &TcpStream) {
         if self.unanswered && self.acknowledgements_left > 0 {
             self.unanswered = false;
             self.acknowledgements_left -= 1;
-            // If this fails, the client only waits for the kernel's acknowledgement.
-            #[cfg(target_os = "linux")]
-            let _ = _tcp.set_quickack(true);
+            os::acknowledge(tcp);
         }
     }
 }

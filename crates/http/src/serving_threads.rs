@@ -13,12 +13,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use socket2::SockRef;
 use tokio::{
     net::{TcpListener, TcpSocket},
     runtime::{self, Handle},
     sync::oneshot,
 };
+
+use crate::os;
 
 /// Connections that the kernel holds until they are accepted; it takes `net.core.somaxconn` where
 /// that is less. A burst of clients should not have to send their first packet again.
@@ -84,12 +85,12 @@ pub(crate) enum ListenerSockets {
 
 impl ServingThreads {
     /// Starts this number of threads. For one it starts none: the caller's event loop serves, which no
-    /// other thread then has to wake.
+    /// other thread then has to wake. It does so on Windows, too, whatever the number.
     ///
     /// # Errors
     /// The operating system's, if a thread or an event loop cannot be made.
     pub fn start(count: usize) -> io::Result<Self> {
-        let indices = if count > 1 { 0..count } else { 0..0 };
+        let indices = if count > 1 && os::CAN_SHARE_ADDRESSES { 0..count } else { 0..0 };
         indices.map(ServingThread::start).collect::<io::Result<_>>().map(Self)
     }
 
@@ -104,7 +105,7 @@ impl ServingThreads {
         // It listens before it shares its address, so that a second server on the same address does
         // not start unnoticed.
         let socket = first.listen(bind_socket(address, false)?)?;
-        SockRef::from(&socket).set_reuse_port(true)?;
+        os::share_address(&socket)?;
         let address = socket.local_addr()?;
         let mut sockets = vec![(first.runtime.clone(), socket)];
         for thread in others {
@@ -183,9 +184,7 @@ fn bind_socket(address: SocketAddr, is_shared: bool) -> io::Result<TcpSocket> {
         SocketAddr::V4(_) => TcpSocket::new_v4(),
         SocketAddr::V6(_) => TcpSocket::new_v6(),
     }?;
-    // As `TcpListener::bind` does: a restarted server finds its port.
-    socket.set_reuseaddr(true)?;
-    socket.set_reuseport(is_shared)?;
+    os::prepare_to_bind(&socket, is_shared)?;
     socket.bind(address)?;
     Ok(socket)
 }
