@@ -27,6 +27,8 @@ mod kds;
 mod limits;
 mod newest_ranks;
 mod options;
+#[cfg_attr(windows, path = "os_windows.rs")]
+mod os;
 mod pcs;
 mod platform;
 mod rim;

@@ -7,9 +7,8 @@
 //! none.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     thread::sleep,
     time::{Duration, Instant, SystemTime},
@@ -22,6 +21,7 @@ use crate::{
     error::CollateralError,
     limits::{ANSWER_LENGTH_MAX, LOCK_DEADLINE},
     newest_ranks::NewestVersions,
+    os,
 };
 
 const MAGIC: &[u8; 8] = b"CFDSTR01";
@@ -125,7 +125,7 @@ pub struct OsFileSystem;
 
 impl FileSystem for OsFileSystem {
     fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let mut file = os::private_file_options().write(true).create_new(true).open(path)?;
         file.write_all(bytes)?;
         file.sync_all()
     }
@@ -142,7 +142,7 @@ impl FileSystem for OsFileSystem {
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        os::sync_folder(path)
     }
 }
 
@@ -173,18 +173,10 @@ impl Store {
         limits: StoreLimits,
         files: Box<dyn FileSystem>,
     ) -> Result<Self, CollateralError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
+        os::create_private_folder(folder)
             .map_err(|error| CollateralError::store("create the folder", folder, &error))?;
-        let about = fs::metadata(folder)
-            .map_err(|error| CollateralError::store("read the folder", folder, &error))?;
-        if about.mode() & 0o022 != 0 {
-            // Anyone who may write there could restore old revocation lists.
-            let error = io::Error::other("users other than its owner may write to it");
-            return Err(CollateralError::store("trust the folder", folder, &error));
-        }
+        os::check_writers(folder)
+            .map_err(|error| CollateralError::store("trust the folder", folder, &error))?;
         Ok(Self { folder: folder.to_owned(), limits, files })
     }
 
@@ -393,9 +385,8 @@ impl Store {
     fn lock(&self) -> Result<File, CollateralError> {
         let path = self.folder.join(LOCK_FILE);
         let failed = |error: io::Error| CollateralError::store("lock", &path, &error);
-        let open =
-            || OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file = open().map_err(failed)?;
+        let mut options = os::private_file_options();
+        let file = options.write(true).create(true).truncate(false).open(&path).map_err(failed)?;
         let started = Instant::now();
         loop {
             match file.try_lock() {
