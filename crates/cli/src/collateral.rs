@@ -3,6 +3,7 @@
 mod export;
 mod fetch;
 mod platform;
+#[cfg(feature = "services")]
 mod serve;
 pub(crate) mod service;
 mod show;
@@ -14,6 +15,8 @@ mod simulation;
 use std::process::ExitCode;
 
 use crate::error::CliError;
+#[cfg(not(feature = "services"))]
+use crate::features::collateral_service as serve;
 
 /// The subcommands of `confide collateral`.
 #[derive(clap::Subcommand)]
@@ -25,6 +28,7 @@ pub(crate) enum Command {
     /// Write the endorsements of a platform from a store to a file for `confide verify`.
     Export(export::Args),
     /// Serve endorsements to a fleet over the vendors' routes (a PCCS).
+    #[command(hide = cfg!(not(feature = "services")))]
     Serve(serve::Args),
 }
 

@@ -38,6 +38,7 @@ impl CliError {
     }
 
     /// The same failure, as one of a part of what was given.
+    #[cfg(feature = "services")]
     pub(crate) fn in_part(self, part: &str) -> Self {
         Self { message: format!("{part}: {}", self.message), ..self }
     }

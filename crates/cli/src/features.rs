@@ -17,11 +17,19 @@ const FEATURES: &[(&str, bool)] = features![
     "prove",
     "report-003",
     "serve",
+    "services",
     "simulate"
 ];
 
 /// Whether this is `confide-operator`, which can neither forge evidence nor measure.
 const IS_OPERATORS: bool = cfg!(feature = "operator");
+
+/// The name of this build.
+const BUILD: &str = match (IS_OPERATORS, cfg!(feature = "services")) {
+    (true, _) => "operator",
+    (false, true) => "developer",
+    (false, false) => "caller",
+};
 
 /// The text that `confide --version` prints after the program's name.
 pub(crate) fn long_version() -> &'static str {
@@ -30,8 +38,7 @@ pub(crate) fn long_version() -> &'static str {
             let names = FEATURES.iter().filter(|(_, is_built)| *is_built == wanted);
             names.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
         };
-        let build = if IS_OPERATORS { "operator" } else { "developer" };
-        let mut text = format!("{}\nbuild: {build}", env!("CARGO_PKG_VERSION"));
+        let mut text = format!("{}\nbuild: {BUILD}", env!("CARGO_PKG_VERSION"));
         for (title, names) in [("built in", list(true)), ("left out", list(false))] {
             if !names.is_empty() {
                 let _ = write!(text, "\n{title}: {names}");
@@ -134,7 +141,7 @@ macro_rules! absent_command {
                     "it was built without the feature `",
                     $feature,
                     "`: `cargo build --release -p confide-cli` builds the developer's confide, which \
-                     has it; `confide --version` lists what is in this one"
+                     has it, on Linux; `confide --version` lists what is in this one"
                 )))
             }
         }
@@ -149,10 +156,21 @@ absent_command!(
     "split",
     not(all(feature = "native", feature = "report-003"))
 );
-absent_command!("native", train, "adapter train");
+absent_command!(
+    "native",
+    train,
+    "adapter train",
+    all(feature = "services", not(feature = "native"))
+);
 absent_command!("prove", proof, "verify proof");
 absent_command!("prove", prove, "prove");
 absent_command!("serve", serve, "serve");
+absent_command!("services", adapter, "adapter");
+absent_command!("services", attestation_service, "verify serve");
+absent_command!("services", collateral_service, "collateral serve");
+absent_command!("services", gateway, "gateway");
+absent_command!("services", notary_service, "notary serve");
+absent_command!("services", tunnel, "tunnel");
 
 #[cfg(test)]
 mod tests {

@@ -21,11 +21,8 @@ use self::{
     terminate::{TerminateArgs, TerminateConfig, parse_upstream},
 };
 use crate::{
-    address::parse_listen_address,
-    connections::ConnectionArgs,
-    error::CliError,
-    process::{self, SERVING_THREADS},
-    server_flags::print_configuration_digest,
+    address::parse_listen_address, connections::ConnectionArgs, error::CliError, process,
+    server_flags::print_configuration_digest, serving_threads::SERVING_THREADS,
 };
 
 /// The arguments that describe a single listener, and their groups: a file describes it otherwise.

@@ -7,6 +7,7 @@
 #[cfg(all(feature = "operator", any(feature = "simulate", feature = "bench")))]
 compile_error!("the operator's build has no simulator and no instrument: --no-default-features");
 
+#[cfg(feature = "services")]
 mod adapter;
 mod address;
 mod answer;
@@ -16,6 +17,7 @@ mod bench;
 mod binding;
 mod collateral;
 mod connect;
+#[cfg(feature = "services")]
 mod connections;
 mod disclose;
 #[cfg(test)]
@@ -24,6 +26,7 @@ mod error;
 mod excerpt;
 mod features;
 mod files;
+#[cfg(feature = "services")]
 mod gateway;
 #[cfg(feature = "native")]
 mod meter;
@@ -33,6 +36,8 @@ mod model;
 mod model_folder;
 mod new_file;
 mod notary;
+#[cfg_attr(windows, path = "os_windows.rs")]
+mod os;
 mod policy;
 mod printable;
 mod process;
@@ -45,10 +50,14 @@ mod refusal;
 mod report_003;
 #[cfg(feature = "serve")]
 mod serve;
+#[cfg(feature = "services")]
 mod server_flags;
+#[cfg(feature = "services")]
+mod serving_threads;
 #[cfg(feature = "native")]
 mod threads;
 mod time;
+#[cfg(feature = "services")]
 mod tunnel;
 mod verdict_lines;
 mod verify;
@@ -67,6 +76,8 @@ use features::prove;
 use features::serve;
 #[cfg(not(all(feature = "native", feature = "report-003")))]
 use features::split;
+#[cfg(not(feature = "services"))]
+use features::{adapter, gateway, tunnel};
 #[cfg(all(feature = "native", feature = "report-003"))]
 use report_003::split;
 
@@ -92,8 +103,12 @@ command that serves ends with 0 at SIGTERM. Start with README.md, \"Five-minute 
 #[derive(Subcommand)]
 enum Command {
     /// Host private LoRA adapters, inspect them, and prepare to use them.
+    #[cfg(feature = "services")]
     #[command(subcommand)]
     Adapter(adapter::Command),
+    #[cfg(not(feature = "services"))]
+    #[command(hide = true)]
+    Adapter(adapter::Args),
     /// Obtain evidence of this machine, or simulate it.
     Attest(attest::Args),
     /// Measure what each layer of protection costs on this machine.
@@ -107,6 +122,7 @@ enum Command {
     /// Show and prove parts of a notarised session, and hide the rest.
     Disclose(disclose::Args),
     /// Terminate attested TLS in front of a model server.
+    #[command(hide = cfg!(not(feature = "services")))]
     Gateway(gateway::Args),
     /// Make models locally, from a seed.
     #[command(hide = cfg!(not(feature = "native")))]
@@ -128,6 +144,7 @@ enum Command {
     #[command(hide = cfg!(not(all(feature = "native", feature = "report-003"))))]
     Split(split::Args),
     /// Carry TLS bytes over a WebSocket to allow-listed hosts, without being able to read them.
+    #[command(hide = cfg!(not(feature = "services")))]
     Tunnel(tunnel::Args),
     /// Check evidence, a proof or a disclosure.
     #[command(subcommand)]

@@ -2,13 +2,12 @@
 
 use std::{
     fmt::Display,
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, ErrorKind, Write},
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
-use crate::error::CliError;
+use crate::{error::CliError, os::create_secret_file};
 
 /// A file that has a temporary name until it is complete. Dropped before that, it is removed.
 pub(crate) struct NewFile {
@@ -22,26 +21,24 @@ pub(crate) struct NewFile {
 impl NewFile {
     /// Makes the file next to `finished`, readable by everyone whom the umask admits.
     pub(crate) fn create_next_to(finished: &Path) -> Result<Self, CliError> {
-        Self::create_with_mode(finished, 0o666)
+        Self::create_by(|path| File::create_new(path), finished)
     }
 
-    /// Makes the file next to `finished`, readable by its owner only.
-    fn create_secret(finished: &Path) -> Result<Self, CliError> {
-        Self::create_with_mode(finished, 0o600)
-    }
-
-    /// Makes a secret file that never replaces another. `outcome` says what comes of it if there is
-    /// another: nothing.
+    /// Makes a file that only its owner can access, and that never replaces another. `outcome` says what
+    /// comes of it if there is another: nothing.
     pub(crate) fn create_secret_once(finished: &Path, outcome: &str) -> Result<Self, CliError> {
         if fs::symlink_metadata(finished).is_ok() {
             return Err(exists_error(finished, outcome));
         }
-        let mut file = Self::create_secret(finished)?;
+        let mut file = Self::create_by(create_secret_file, finished)?;
         file.replaces = false;
         Ok(file)
     }
 
-    fn create_with_mode(finished: &Path, mode: u32) -> Result<Self, CliError> {
+    fn create_by(
+        create: impl FnOnce(&Path) -> io::Result<File>,
+        finished: &Path,
+    ) -> Result<Self, CliError> {
         let cannot = |error: &dyn Display| {
             CliError::new(format!("cannot write {}: {error}", finished.display()))
                 .with_hint("give --out a file in a folder that exists")
@@ -55,9 +52,7 @@ impl NewFile {
         unfinished.push(name);
         unfinished.push(format!(".{}", std::process::id()));
         let unfinished = finished.with_file_name(unfinished);
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(mode);
-        let file = options.open(&unfinished).map_err(|error| cannot(&error))?;
+        let file = create(&unfinished).map_err(|error| cannot(&error))?;
         let finished = finished.to_owned();
         Ok(Self { file, unfinished, finished, is_kept: false, replaces: true })
     }

@@ -3,11 +3,10 @@
 use std::{
     io::{ErrorKind, IsTerminal, Write},
     net::SocketAddr,
-    ops::RangeInclusive,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use confide_http::{DrainOutcome, Listener, ServingThreads, available_cores, bind_listener};
+use confide_http::{DrainOutcome, available_cores, bind_listener};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, runtime::Builder};
 use tracing_subscriber::{
@@ -17,23 +16,21 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use crate::{error::CliError, printable::escape_terminal};
+use crate::{
+    error::CliError,
+    os::{self, StopSignals},
+    printable::escape_terminal,
+};
 
 /// Seconds since 1970, read once per call; libraries receive it as a value or as this function.
 pub(crate) fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Nanoseconds since 1970; see [`unix_now`].
-pub(crate) fn unix_now_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// Logs go to standard error, so that standard output carries answers only. In colour on a terminal.
 pub(crate) fn log_to_stderr() {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let colour = std::io::stderr().is_terminal() && !plain;
+    let colour = os::LOGS_IN_COLOUR && std::io::stderr().is_terminal() && !plain;
     let wanted = std::env::var("CONFIDE_LOG").ok().map(|text| text.parse::<Targets>());
     let (filter, error) = match wanted {
         // The libraries below would log malformed requests with their queries.
@@ -52,7 +49,7 @@ pub(crate) fn log_to_stderr() {
 
 /// Listens, and gives the address with the port that was taken.
 pub(crate) async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), CliError> {
-    raise_descriptor_limit();
+    os::raise_descriptor_limit();
     let bind = || {
         let listener = bind_listener(wanted)?;
         let address = listener.local_addr()?;
@@ -61,21 +58,8 @@ pub(crate) async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAdd
     bind().map_err(|error| explain_unusable_address(wanted, &error))
 }
 
-/// Listens with a socket for each thread, and gives the address with the port that was taken.
-pub(crate) async fn listen_on_threads(
-    threads: &ServingThreads,
-    wanted: SocketAddr,
-) -> Result<(Listener, SocketAddr), CliError> {
-    raise_descriptor_limit();
-    let bind = || {
-        let listener = threads.bind(wanted)?;
-        let address = listener.local_addr()?;
-        Ok((listener, address))
-    };
-    bind().map_err(|error| explain_unusable_address(wanted, &error))
-}
-
-fn explain_unusable_address(wanted: SocketAddr, error: &std::io::Error) -> CliError {
+/// Explains why a server cannot listen on an address.
+pub(crate) fn explain_unusable_address(wanted: SocketAddr, error: &std::io::Error) -> CliError {
     let failure = CliError::new(format!("cannot listen on {wanted}: {error}"));
     match error.kind() {
         ErrorKind::AddrInUse => failure
@@ -90,29 +74,6 @@ fn explain_unusable_address(wanted: SocketAddr, error: &std::io::Error) -> CliEr
     }
 }
 
-/// Raises the limit of open files: every connection is a descriptor, two with its upstream, and the
-/// soft limit of many systems, 1,024, would be reached before `--connections`. Where that fails,
-/// the old limit stays.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
-    if setrlimit(Resource::Nofile, raised).is_err() {
-        tracing::debug!("the limit of open files stays at its soft value");
-    }
-}
-
-/// The names in the certificate of an attested server: those of this machine, and `more` of its operator's.
-pub(crate) fn certificate_names(listen: SocketAddr, more: &[String]) -> Vec<String> {
-    let mut names = vec!["localhost".to_owned()];
-    if !listen.ip().is_unspecified() {
-        names.push(listen.ip().to_string());
-    }
-    names.extend(more.iter().cloned());
-    names.dedup();
-    names
-}
-
 /// Runs a future to its end on an event loop of its own.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CliError> {
     // On one core, a second thread would only have to be woken for each connection.
@@ -122,20 +83,8 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CliError> 
     }
 }
 
-/// Runs a server to its end on an event loop of the calling thread; its connections may have threads of their own.
-pub(crate) fn block_on_this_thread<T>(serve: impl Future<Output = T>) -> Result<T, CliError> {
-    block_on_event_loop(Builder::new_current_thread(), serve)
-}
-
-/// The number of threads that serve, as clap reads a range.
-pub(crate) const SERVING_THREADS: RangeInclusive<i64> = 1..=1024;
-
-/// Starts the threads that serve: this number, or one for each core that this process may use.
-pub(crate) fn start_serving_threads(count: Option<u16>) -> Result<ServingThreads, CliError> {
-    ServingThreads::start(count.map_or_else(available_cores, usize::from)).map_err(cannot_start)
-}
-
-fn block_on_event_loop<T>(
+/// Runs a future to its end on the event loop that `builder` makes.
+pub(crate) fn block_on_event_loop<T>(
     mut builder: Builder,
     work: impl Future<Output = T>,
 ) -> Result<T, CliError> {
@@ -146,7 +95,8 @@ fn block_on_event_loop<T>(
     Ok(outcome)
 }
 
-fn cannot_start(error: std::io::Error) -> CliError {
+/// The failure of an operating system that gives no thread or no event loop.
+pub(crate) fn cannot_start(error: std::io::Error) -> CliError {
     CliError::new(format!("cannot start the event loop: {error}"))
 }
 
@@ -157,12 +107,11 @@ const STUCK_CALL_DEADLINE: Duration = Duration::from_secs(2);
 /// an object with further fields.
 pub(crate) fn print_ready(listen: SocketAddr, guarantee: &str, more: Value) {
     let fields = json!({
-        "ready": true,
         "listen": listen.to_string(),
         "guarantee": guarantee,
         "pid": std::process::id(),
     });
-    print_line(&merge_objects(fields, more));
+    print_ready_line(merge_objects(fields, more));
 }
 
 /// Prints the ready line itself. A closed standard output does not stop the serving.
@@ -216,19 +165,19 @@ fn write_bytes(mut out: impl Write, bytes: &[u8]) -> Result<bool, CliError> {
     }
 }
 
-/// Resolves at SIGTERM or SIGINT, after which a server drains and ends with status 0. One is taken
-/// for the whole life of a command: a signal between two of them would reach neither.
+/// Resolves at SIGTERM or SIGINT (on Windows at Ctrl-C, Ctrl-Break or the end of the console), after which a
+/// server drains and ends with status 0. One is taken for the whole life of a command: a signal between two of
+/// them would reach neither.
 ///
 /// The handlers are installed when this returns, not when the future is first polled: a signal
 /// right after the ready line reaches them. Must be called inside a runtime.
 pub(crate) fn stop_signal() -> impl Future<Output = ()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let handlers = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    let signals = StopSignals::catch();
     async move {
-        let (Ok(mut term), Ok(mut int)) = handlers else {
-            return std::future::pending().await;
-        };
-        tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+        match signals {
+            Ok(mut signals) => signals.recv().await,
+            Err(_) => std::future::pending().await,
+        }
     }
 }
 

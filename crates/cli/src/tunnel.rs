@@ -24,7 +24,10 @@ use crate::{
     connections::ConnectionArgs,
     error::CliError,
     files::read_file,
-    process::{self, SERVING_THREADS},
+    process,
+    serving_threads::{
+        SERVING_THREADS, block_on_this_thread, listen_on_threads, start_serving_threads,
+    },
 };
 
 /// A request and the dial of its target get seconds; an idle tunnel is kept a little longer than a
@@ -114,14 +117,14 @@ impl TunnelConfig {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let (null, page) = (args.dangerous_allow_null_origin, args.page.as_deref());
     let config = TunnelConfig::new(&args.allow, &args.allow_origin, null, page)?;
-    process::block_on_this_thread(serve(args, config))?
+    block_on_this_thread(serve(args, config))?
 }
 
 async fn serve(args: Args, config: TunnelConfig) -> Result<ExitCode, CliError> {
     let stop = process::stop_signal();
     let admission = args.connections.admission()?;
-    let threads = process::start_serving_threads(args.threads)?;
-    let (listener, address) = process::listen_on_threads(&threads, args.listen).await?;
+    let threads = start_serving_threads(args.threads)?;
+    let (listener, address) = listen_on_threads(&threads, args.listen).await?;
     let fields = process::merge_objects(config.to_json(), json!({ "path": tunnel::PATH }));
     // The tunnel protects nothing itself: the bytes that pass are protected by TLS.
     process::print_ready(address, "none", fields);

@@ -8,6 +8,7 @@ mod inputs;
 mod proof;
 mod quote;
 pub(crate) mod receipt;
+#[cfg(feature = "services")]
 mod serve;
 
 use std::process::ExitCode;
@@ -15,6 +16,8 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use crate::error::CliError;
+#[cfg(not(feature = "services"))]
+use crate::features::attestation_service as serve;
 #[cfg(not(feature = "prove"))]
 use crate::features::proof;
 
@@ -32,6 +35,7 @@ pub(crate) enum Command {
     /// Check the signed receipt of an answer, and the gateway that signed it.
     Receipt(Box<receipt::ReceiptArgs>),
     /// Appraise evidence over HTTP, and sign the results.
+    #[command(hide = cfg!(not(feature = "services")))]
     Serve(serve::Args),
 }
 

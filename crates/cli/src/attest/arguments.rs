@@ -21,7 +21,6 @@ use crate::features::{load_simulated, missing_simulator_error as missing_folder_
 use crate::{
     collateral::service::EndorsementSourceArgs,
     error::CliError,
-    features::NO_ATTESTER_HINT,
     files::{ROOT_BYTES_MAX, read_file},
     process,
 };
@@ -59,40 +58,6 @@ pub(crate) fn client_evidence(attester: Arc<dyn Attest>, guarantee: &str) -> Cli
         config_digest: [0; 32],
         guarantee: guarantee.into(),
         key_validity: CLIENT_KEY_VALIDITY,
-    }
-}
-
-/// The evidence of an attested server, and the life of the key that it binds.
-#[derive(clap::Args, Debug)]
-pub(crate) struct ServerEvidenceArgs {
-    #[command(flatten)]
-    pub(crate) attester: AttesterArgs,
-    /// Staple this collateral instead of the attester's own
-    #[arg(long, value_name = "FILE")]
-    collateral: Option<PathBuf>,
-    /// Seconds after which a new key replaces the current one
-    #[arg(long, value_name = "N", default_value_t = 3600,
-          value_parser = clap::value_parser!(u64).range(60..=604_800))]
-    key_validity_s: u64,
-}
-
-impl ServerEvidenceArgs {
-    /// Opens the attester that the arguments name. `server` is the subject of the refusal where they name none, and
-    /// `alternative` what else would do.
-    pub(crate) fn open_attester(
-        &self,
-        server: &str,
-        alternative: &str,
-    ) -> Result<Arc<dyn Attest>, CliError> {
-        self.attester.open_attester(self.collateral.as_deref())?.ok_or_else(|| {
-            CliError::new(format!("{server} has no attester"))
-                .with_hint(format!("{NO_ATTESTER_HINT}{alternative}"))
-        })
-    }
-
-    /// The life of a key.
-    pub(crate) fn key_validity(&self) -> Duration {
-        Duration::from_secs(self.key_validity_s)
     }
 }
 

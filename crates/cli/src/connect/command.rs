@@ -1,20 +1,14 @@
 //! `confide connect … -- COMMAND`: a command that finds the loopback address in its environment, and
 //! ends the serving when it ends.
 
-use std::{
-    ffi::OsString,
-    net::SocketAddr,
-    os::unix::process::ExitStatusExt,
-    process::{ExitCode, ExitStatus},
-};
+use std::{ffi::OsString, net::SocketAddr, process::ExitCode};
 
-use rustix::process::{Pid, Signal, kill_process};
-use tokio::{
-    process::{Child, Command},
-    signal::unix::{Signal as SignalStream, SignalKind, signal},
-};
+use tokio::process::{Child, Command};
 
-use crate::error::CliError;
+use crate::{
+    error::CliError,
+    os::{StopSignals, status_number, wait_for_command},
+};
 
 /// The variable by which OpenAI's libraries find a server.
 const BASE_URL: &str = "OPENAI_BASE_URL";
@@ -24,14 +18,11 @@ pub(super) const API_KEY: &str = "OPENAI_API_KEY";
 pub(super) const NO_API_KEY: &str = "none";
 /// The variables that exempt hosts from proxies. A proxy would read the requests to the loopback address.
 const EXEMPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
-/// Status of a command that a signal ended, as shells count it: 128 and the signal's number.
-const SIGNAL_STATUS: i32 = 128;
 
 /// A running command, and the signals that reach this process beside it.
 pub(super) struct BesideCommand {
     child: Child,
-    term: SignalStream,
-    int: SignalStream,
+    signals: StopSignals,
 }
 
 impl BesideCommand {
@@ -55,40 +46,18 @@ impl BesideCommand {
             command.env(API_KEY, NO_API_KEY);
         }
         // Before the command starts: one that ended this process in between would leave it alone.
-        let term = signal(SignalKind::terminate()).map_err(CliError::new)?;
-        let int = signal(SignalKind::interrupt()).map_err(CliError::new)?;
+        let signals = StopSignals::catch().map_err(CliError::new)?;
         let child = command.spawn().map_err(|error| {
             CliError::new(format!("{}: {error}", program.display()))
                 .with_hint("what follows -- is the program that uses the address")
         })?;
-        Ok(Some(Self { child, term, int }))
+        Ok(Some(Self { child, signals }))
     }
 
-    /// Waits until the command has ended. A SIGTERM is passed on to it. A SIGINT is not: a terminal
-    /// sends it to both, and the command may mean to stay.
-    pub(super) async fn wait(mut self) -> Result<ExitCode, CliError> {
-        loop {
-            tokio::select! {
-                status = self.child.wait() => {
-                    return status.map(exit_code).map_err(CliError::new);
-                }
-                _ = self.term.recv() => self.terminate(),
-                _ = self.int.recv() => {}
-            }
-        }
+    /// Waits until the command has ended. What asks this process to stop is left to the command.
+    pub(super) async fn wait(self) -> Result<ExitCode, CliError> {
+        let status = wait_for_command(self.child, self.signals).await.map_err(CliError::new)?;
+        let number = status_number(status).and_then(|number| u8::try_from(number).ok());
+        Ok(number.map_or(ExitCode::FAILURE, ExitCode::from))
     }
-
-    fn terminate(&self) {
-        let pid = self.child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
-        if let Some(pid) = pid {
-            // It may have ended by itself.
-            let _ = kill_process(pid, Signal::TERM);
-        }
-    }
-}
-
-fn exit_code(status: ExitStatus) -> ExitCode {
-    let signal = status.signal().map(|signal| SIGNAL_STATUS + signal);
-    let code = status.code().or(signal).and_then(|code| u8::try_from(code).ok());
-    code.map_or(ExitCode::FAILURE, ExitCode::from)
 }

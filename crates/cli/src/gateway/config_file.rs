@@ -28,7 +28,7 @@ use crate::{
     connections::{ConnectionLimits, ConnectionTable},
     error::CliError,
     files::read_text,
-    process::SERVING_THREADS,
+    serving_threads::SERVING_THREADS,
     tunnel::TunnelConfig,
 };
 

@@ -36,6 +36,7 @@ use crate::{
     connections::ConnectionLimits,
     error::CliError,
     process,
+    serving_threads::{block_on_this_thread, listen_on_threads, start_serving_threads},
     tunnel::{TunnelConfig, serve_tunnel_listener},
 };
 
@@ -49,7 +50,7 @@ const MIXED_GUARANTEE: &str = "none (the listeners differ)";
 /// Serves all listeners of the file until the process is asked to stop.
 pub(super) fn serve_file(path: &Path) -> Result<ExitCode, CliError> {
     let source = ListenerSource::File(path.to_owned());
-    process::block_on_this_thread(serve_source(source))?
+    block_on_this_thread(serve_source(source))?
 }
 
 /// Serves one listener that flags describe, until the process is asked to stop.
@@ -57,7 +58,7 @@ pub(super) fn serve_terminating(listener: FlagListener) -> Result<ExitCode, CliE
     let FlagListener { listen, connections, threads, terminate } = listener;
     let terminate = Arc::new(terminate);
     let source = ListenerSource::Flags { listen, connections, threads, terminate };
-    process::block_on_this_thread(serve_source(source))?
+    block_on_this_thread(serve_source(source))?
 }
 
 /// The listener that flags describe, and the number of threads that serve it.
@@ -145,7 +146,7 @@ enum Replacement {
 async fn serve_source(source: ListenerSource) -> Result<ExitCode, CliError> {
     // Before the signals are caught, so that a file that does not end can be interrupted.
     let GatewaySettings { listeners: configs, process: settings } = source.read()?;
-    let threads = process::start_serving_threads(settings.threads)?;
+    let threads = start_serving_threads(settings.threads)?;
     let mut stop = pin!(process::stop_signal());
     let mut hangup = signal(SignalKind::hangup())
         .map_err(|error| CliError::new(format!("cannot catch SIGHUP: {error}")))?;
@@ -215,7 +216,7 @@ async fn bind_listeners(
 ) -> Result<Vec<((Listener, SocketAddr), ListenerConfig)>, CliError> {
     let mut bound = Vec::new();
     for config in configs {
-        bound.push((process::listen_on_threads(threads, config.listen).await?, config));
+        bound.push((listen_on_threads(threads, config.listen).await?, config));
     }
     Ok(bound)
 }

@@ -1,6 +1,9 @@
 //! Metrics, traces and the administrator's socket of a gateway, all off by default.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use confide_gateway::{
     AdminRoutes, AdminSocket, GatewayConfiguration, GatewayMetrics, MetricsListener, Telemetry,
@@ -9,7 +12,7 @@ use confide_gateway::{
 use tokio::task::JoinSet;
 
 use super::config_file::TelemetrySettings;
-use crate::{error::CliError, process};
+use crate::error::CliError;
 
 /// The telemetry of a process. Its addresses are taken before any listener serves.
 pub(super) struct OpenTelemetry {
@@ -36,7 +39,7 @@ impl OpenTelemetry {
         let mut exporter = None;
         let mut export = None;
         if let Some(traces) = &settings.traces {
-            let clock = process::unix_now_ns;
+            let clock = unix_now_ns;
             let (started, task) =
                 TraceExporter::start(&traces.url, traces.ratio, metrics.clone(), clock)
                     .map_err(cannot)?;
@@ -68,4 +71,10 @@ impl OpenTelemetry {
         }
         self.export
     }
+}
+
+/// Nanoseconds since 1970, read once per call.
+fn unix_now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -23,7 +23,7 @@ use crate::{
     error::CliError,
     files::{read_file, write_file},
     policy, process,
-    server_flags::AttestedServerArgs,
+    server_flags::{AttestedServerArgs, certificate_names},
 };
 
 /// The longest wait for an answer of the upstream, which is on the same machine or network.
@@ -301,7 +301,7 @@ impl TerminateConfig {
                 upstream_check: Duration::from_secs(args.upstream_check_s),
                 ..self.limits
             },
-            names: process::certificate_names(listen, &args.server.name),
+            names: certificate_names(listen, &args.server.name),
             session_tickets: args.session_tickets,
         };
         let gateway = match certificate {

@@ -23,7 +23,7 @@ use crate::{
     error::CliError,
     files::{read_file, read_text},
     policy, process,
-    server_flags::{AttestedServerArgs, print_configuration_digest},
+    server_flags::{AttestedServerArgs, certificate_names, print_configuration_digest},
     time::NOTARY_CLOCK,
 };
 
@@ -90,7 +90,7 @@ async fn serve(
     let options = NotaryOptions {
         binding,
         key_validity: args.server.evidence.key_validity(),
-        names: process::certificate_names(listen, &args.server.name),
+        names: certificate_names(listen, &args.server.name),
         policy,
         roots,
     };

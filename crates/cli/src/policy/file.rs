@@ -2,7 +2,6 @@
 
 use std::{fmt::Display, path::Path};
 
-use confide_client::PolicyAppraiser;
 use confide_evidence::certificate::Certificate;
 use confide_verification::{POLICY_HINT, clip_lines, nearest_known_key};
 use confide_verifier::{POLICY_LENGTH_MAX, Policy};
@@ -11,7 +10,6 @@ use toml::Table;
 use crate::{
     error::CliError,
     files::{ROOT_BYTES_MAX, read_file, read_text},
-    process::unix_now,
 };
 
 /// The table of rules for a notary's statements, which are not about evidence.
@@ -46,8 +44,10 @@ pub(crate) fn read_policy_text(path: &Path) -> Result<String, CliError> {
 }
 
 /// The appraiser of a policy's file, without endorsements of its own.
-pub(crate) fn read_appraiser(path: &Path) -> Result<PolicyAppraiser, CliError> {
-    PolicyAppraiser::new(read_policy(path)?, None, unix_now).map_err(CliError::new)
+#[cfg(feature = "services")]
+pub(crate) fn read_appraiser(path: &Path) -> Result<confide_client::PolicyAppraiser, CliError> {
+    let now = crate::process::unix_now;
+    confide_client::PolicyAppraiser::new(read_policy(path)?, None, now).map_err(CliError::new)
 }
 
 /// The policy with one more root (DER), where one is given.

@@ -8,9 +8,9 @@ use super::budgets::BudgetArgs;
 use crate::{
     adapter::parameters::{ParameterArgs, ProtectedMatricesName},
     address::parse_listen_address,
-    attest::arguments::ServerEvidenceArgs,
     binding::BindingName,
     connections::ConnectionArgs,
+    server_flags::ServerEvidenceArgs,
 };
 
 /// The arguments of `confide adapter host`.

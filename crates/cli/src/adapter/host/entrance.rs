@@ -16,6 +16,7 @@ use crate::{
     error::CliError,
     files::write_file,
     policy, process,
+    server_flags::certificate_names,
 };
 
 /// The guarantee in the host's claims.
@@ -106,7 +107,7 @@ fn server_options(args: &Args, binding: Binding, config_digest: [u8; 32]) -> Ser
         guarantee: CLAIM.into(),
         key_validity: args.evidence.key_validity(),
         deadline: CHANNEL_DEADLINE,
-        names: process::certificate_names(args.listen, &[]),
+        names: certificate_names(args.listen, &[]),
         weights: None,
     }
 }
