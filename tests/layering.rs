@@ -248,6 +248,53 @@ fn what_an_operator_installs_cannot_forge_or_measure_and_stays_small() {
 }
 
 #[test]
+fn what_a_caller_installs_names_operating_systems_in_one_module_of_each_package() {
+    const NAMES: &[&str] = &[
+        "(unix)",
+        "(unix,",
+        "(windows)",
+        "(windows,",
+        "target_os",
+        "os::unix",
+        "os::linux",
+        "os::fd",
+        "os::windows",
+        "rustix",
+        "signal::",
+    ];
+    const MODULES: &[&str] = &["os", "os_windows", "device_calls", "device_calls_absent"];
+    // Features of the program that need Linux, in its folder.
+    const OF_FEATURES: &[&str] = &["bench/", "gateway/", "prove/", "serve/", "threads.rs"];
+    let caller = packages_linked(&["-p", "confide-cli", "--no-default-features"]);
+    for package in ["confide-gateway", "confide-pccs", "confide-sni", "confide-weights"] {
+        assert!(!caller.contains(package), "the caller's program links {package}");
+    }
+    let mut read = 0;
+    for room in caller.iter().filter_map(|package| package.strip_prefix("confide-")) {
+        let source = format!("crates/{room}/src");
+        for path in files_under(&source, &[".rs"]) {
+            let shown = relative_path(&path);
+            let below = shown.strip_prefix(&source).unwrap_or(&shown).trim_start_matches('/');
+            let is_of_feature =
+                room == "cli" && OF_FEATURES.iter().any(|feature| below.starts_with(feature));
+            let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+            if is_of_feature || MODULES.contains(&stem) || stem.ends_with("_tests") {
+                continue;
+            }
+            read += 1;
+            let text = fs::read_to_string(&path).expect("a source file is text");
+            // Where a module's other form is chosen.
+            let lines = product_lines(&text).filter(|(_, line)| !line.starts_with("#[cfg_attr("));
+            for (number, line) in lines {
+                let name = NAMES.iter().find(|name| line.contains(**name));
+                assert!(name.is_none(), "{shown}:{number} has {}", name.unwrap_or(&""));
+            }
+        }
+    }
+    assert!(read > 200, "{read} files");
+}
+
+#[test]
 fn what_passes_tls_through_links_nothing_that_can_decrypt() {
     const CIPHERS: &[&str] = &[
         "aes",
