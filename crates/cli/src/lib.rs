@@ -2,7 +2,8 @@
 //!
 //! One file per subcommand. This is the only place that reads the wall clock, the environment and
 //! the arguments; everything below receives them as values. Two programs are made of it: `confide`
-//! for developers, and `confide-operator`, which images and packages install.
+//! for developers, and `confide-operator`, which images and packages install. Without the feature
+//! `services`, `confide` is the caller's program, which other systems than Linux have too.
 
 #[cfg(all(feature = "operator", any(feature = "simulate", feature = "bench")))]
 compile_error!("the operator's build has no simulator and no instrument: --no-default-features");

@@ -20,7 +20,8 @@ pub(crate) fn create_secret_file(path: &Path) -> io::Result<File> {
     let file = File::create_new(path)?;
     tracing::warn!(
         folder = %path.parent().unwrap_or(path).display(),
-        "a file for you alone is made; on Windows everyone who may read the other files of its folder can read it"
+        "on Windows a private file has the access list of its folder: anyone who may read files there can read it; \
+         keep it in a folder of your own"
     );
     Ok(file)
 }

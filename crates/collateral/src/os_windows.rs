@@ -16,8 +16,8 @@ pub(crate) fn check_writers(folder: &Path) -> io::Result<()> {
     fs::metadata(folder)?;
     tracing::warn!(
         folder = %folder.display(),
-        "on Windows it is not checked who may write to the store: others who may could restore old revocation lists; \
-         keep it in a folder of your own, such as one in %LOCALAPPDATA%"
+        "on Windows the access list of the store is not checked: anyone who may write there could restore old \
+         revocation lists; keep it in a folder of your own, such as one in %LOCALAPPDATA%"
     );
     Ok(())
 }

@@ -156,7 +156,8 @@ pub struct UnreadableFile {
 }
 
 impl Store {
-    /// Opens the folder, and creates it, for its owner only, if it is missing.
+    /// Opens the folder, and creates it, for its owner only, if it is missing. On Windows no access list is
+    /// written or checked, and a warning in the log says so.
     ///
     /// # Errors
     /// If the folder cannot be created or read, or others than its owner may write to it.
