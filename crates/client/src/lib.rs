@@ -25,8 +25,8 @@ mod replica_set;
 mod running_request;
 mod sealed_body;
 mod shared_key;
-mod unattended;
 mod unanswered_request;
+mod unattended;
 mod websocket;
 
 pub use answer_error::AnswerError;
