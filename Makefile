@@ -268,7 +268,7 @@ long: build prover seal walk wheel  ## what CI has no time for: the release buil
 	  --test mutations
 	cargo test --locked -p confide-cli --test bench_load --test prove_dcap --test prove_aggregated \
 	  -- --ignored
-	for suite in verify generate batch collateral nested chat chat-networks adapters gateway llm storage cpu memory \
+	for suite in verify generate batch collateral nested chat chat-networks connect adapters gateway llm storage cpu memory \
 	  jitter network zk tls-claims; do \
 	  $(BINARY) bench run $$suite --full --out $(OUT)/$$suite || [ $$? -eq 3 ]; done
 	@# The last one, so that the others run although it fails: an idle connection takes more than it may.

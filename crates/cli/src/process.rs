@@ -83,8 +83,13 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CliError> 
     }
 }
 
+/// Runs a server to its end on an event loop of the calling thread; its connections may have threads of their own.
+pub(crate) fn block_on_this_thread<T>(serve: impl Future<Output = T>) -> Result<T, CliError> {
+    block_on_event_loop(Builder::new_current_thread(), serve)
+}
+
 /// Runs a future to its end on the event loop that `builder` makes.
-pub(crate) fn block_on_event_loop<T>(
+fn block_on_event_loop<T>(
     mut builder: Builder,
     work: impl Future<Output = T>,
 ) -> Result<T, CliError> {

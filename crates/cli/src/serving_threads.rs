@@ -3,21 +3,15 @@
 use std::{net::SocketAddr, ops::RangeInclusive};
 
 use confide_http::{Listener, ServingThreads, available_cores};
-use tokio::runtime::Builder;
 
 use crate::{
     error::CliError,
     os,
-    process::{block_on_event_loop, cannot_start, explain_unusable_address},
+    process::{cannot_start, explain_unusable_address},
 };
 
 /// The number of threads that serve, as clap reads a range.
 pub(crate) const SERVING_THREADS: RangeInclusive<i64> = 1..=1024;
-
-/// Runs a server to its end on an event loop of the calling thread; its connections may have threads of their own.
-pub(crate) fn block_on_this_thread<T>(serve: impl Future<Output = T>) -> Result<T, CliError> {
-    block_on_event_loop(Builder::new_current_thread(), serve)
-}
 
 /// Starts the threads that serve: this number, or one for each core that this process may use.
 pub(crate) fn start_serving_threads(count: Option<u16>) -> Result<ServingThreads, CliError> {

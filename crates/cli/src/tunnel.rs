@@ -25,9 +25,7 @@ use crate::{
     error::CliError,
     files::read_file,
     process,
-    serving_threads::{
-        SERVING_THREADS, block_on_this_thread, listen_on_threads, start_serving_threads,
-    },
+    serving_threads::{SERVING_THREADS, listen_on_threads, start_serving_threads},
 };
 
 /// A request and the dial of its target get seconds; an idle tunnel is kept a little longer than a
@@ -117,7 +115,7 @@ impl TunnelConfig {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let (null, page) = (args.dangerous_allow_null_origin, args.page.as_deref());
     let config = TunnelConfig::new(&args.allow, &args.allow_origin, null, page)?;
-    block_on_this_thread(serve(args, config))?
+    process::block_on_this_thread(serve(args, config))?
 }
 
 async fn serve(args: Args, config: TunnelConfig) -> Result<ExitCode, CliError> {

@@ -36,7 +36,7 @@ use crate::{
     connections::ConnectionLimits,
     error::CliError,
     process,
-    serving_threads::{block_on_this_thread, listen_on_threads, start_serving_threads},
+    serving_threads::{listen_on_threads, start_serving_threads},
     tunnel::{TunnelConfig, serve_tunnel_listener},
 };
 
@@ -50,7 +50,7 @@ const MIXED_GUARANTEE: &str = "none (the listeners differ)";
 /// Serves all listeners of the file until the process is asked to stop.
 pub(super) fn serve_file(path: &Path) -> Result<ExitCode, CliError> {
     let source = ListenerSource::File(path.to_owned());
-    block_on_this_thread(serve_source(source))?
+    process::block_on_this_thread(serve_source(source))?
 }
 
 /// Serves one listener that flags describe, until the process is asked to stop.
@@ -58,7 +58,7 @@ pub(super) fn serve_terminating(listener: FlagListener) -> Result<ExitCode, CliE
     let FlagListener { listen, connections, threads, terminate } = listener;
     let terminate = Arc::new(terminate);
     let source = ListenerSource::Flags { listen, connections, threads, terminate };
-    block_on_this_thread(serve_source(source))?
+    process::block_on_this_thread(serve_source(source))?
 }
 
 /// The listener that flags describe, and the number of threads that serve it.
