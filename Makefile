@@ -23,7 +23,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic agents prover zkvm-test zkvm-keys test style python-style unit no-std web clients page web-provider guests programs vectors python examples examples-all transport-cost native wheel sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic agents portable prover zkvm-test zkvm-keys test style python-style unit no-std web clients page web-provider guests programs vectors python examples examples-all transport-cost native wheel sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -257,6 +257,7 @@ long: build prover seal walk wheel  ## what CI has no time for: the release buil
 	$(MAKE) traffic
 	$(MAKE) ehbp-peers
 	$(MAKE) agents
+	$(MAKE) portable
 	$(MAKE) examples-all
 	$(MAKE) transport-cost
 	cargo test --release --locked -p confide-native -- --ignored
