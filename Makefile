@@ -23,7 +23,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic agents portable prover zkvm-test zkvm-keys test style python-style unit no-std web clients page web-provider guests programs vectors python examples examples-all transport-cost native wheel sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build operator operators-build libraries semver protocols idle llama faults traffic agents prover zkvm-test zkvm-keys test style python-style unit no-std web clients page web-provider guests programs vectors python examples examples-all transport-cost native portable wheel sigma disclosure receipts authenticators encrypted-bodies ehbp-peers peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -154,6 +154,9 @@ transport-cost: build $(if $(filter dev,$(PROFILE)),,native) $(VENV)/ready  ## w
 
 native: tools  ## the package's native part for the Python of this checkout: target/release/lib_native.so (docs/gpu.md)
 	cargo build --release --locked -p confide-python
+
+portable: build  ## the caller's program for Windows and aarch64, run by Wine and QEMU; its types for macOS (docs/platforms.md)
+	tests/portable.sh $(if $(filter dev,$(PROFILE)),--dev) $(abspath $(BINARY))
 
 wheel: build  ## dist/*.whl: the Python package with its native part and the program (docs/python.md)
 	tests/wheel.sh $(abspath $(BINARY))
