@@ -382,7 +382,7 @@ impl ConnectTimings {
 
 /// One open connection that takes one request at a time.
 pub struct Connection {
-    pub(crate) http: UnattendedConnection,
+    pub(crate) http: UnattendedConnection<RequestBody>,
     /// The time of the newest evidence.
     pub(crate) fresh_since: Instant,
     live: Option<LivePeer>,

@@ -4,34 +4,33 @@
 use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
-    task::{Context, Poll, Waker},
+    task::{Context, Waker},
 };
 
 use http::{Request, Response};
+use http_body::Body;
 use hyper::{
     body::Incoming,
     client::conn::{TrySendError, http1::SendRequest},
 };
 use tokio::runtime::Handle;
 
-use crate::connector::RequestBody;
-
 /// Moves the bytes of a connection until its end.
 type Transport = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// An HTTP/1.1 connection whose bytes move only while one of its methods is polled.
-pub(crate) struct UnattendedConnection {
-    sender: SendRequest<RequestBody>,
+pub(crate) struct UnattendedConnection<B> {
+    sender: SendRequest<B>,
     /// `None` once the connection has ended, or has a task of its own.
     transport: Option<Transport>,
     runtime: Handle,
 }
 
-impl UnattendedConnection {
+impl<B> UnattendedConnection<B> {
     /// A connection whose requests are given to `sender` and whose bytes `transport` moves. Must be
     /// called inside a runtime.
     pub(crate) fn new(
-        sender: SendRequest<RequestBody>,
+        sender: SendRequest<B>,
         transport: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
         Self { sender, transport: Some(Box::pin(transport)), runtime: Handle::current() }
@@ -60,15 +59,24 @@ impl UnattendedConnection {
         self.sender.is_closed()
     }
 
+    /// Does some work that needs the bytes of this connection.
+    pub(crate) async fn run<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        poll_fn(|cx| {
+            self.poll_transport(cx);
+            work.as_mut().poll(cx)
+        })
+        .await
+    }
+}
+
+impl<B: Body + 'static> UnattendedConnection<B> {
     /// Waits until the connection can take a request.
     ///
     /// # Errors
     /// hyper's, if the connection has ended.
     pub(crate) async fn ready(&mut self) -> hyper::Result<()> {
         poll_fn(|cx| {
-            if let Poll::Ready(ready) = self.sender.poll_ready(cx) {
-                return Poll::Ready(ready);
-            }
             self.poll_transport(cx);
             self.sender.poll_ready(cx)
         })
@@ -81,25 +89,15 @@ impl UnattendedConnection {
     /// hyper's, with the request if no byte of it was sent.
     pub(crate) async fn try_send(
         &mut self,
-        request: Request<RequestBody>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+        request: Request<B>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<B>>> {
         let answered = self.sender.try_send_request(request);
         self.run(answered).await
-    }
-
-    /// Does some work that needs the bytes of this connection.
-    pub(crate) async fn run<T>(&mut self, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
-        poll_fn(|cx| {
-            self.poll_transport(cx);
-            work.as_mut().poll(cx)
-        })
-        .await
     }
 }
 
 /// The connection ends as the protocols want it, which takes a moment.
-impl Drop for UnattendedConnection {
+impl<B> Drop for UnattendedConnection<B> {
     fn drop(&mut self) {
         self.attend();
     }
