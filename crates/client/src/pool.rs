@@ -413,6 +413,7 @@ impl PoolState {
                     }
                 }
             }
+            connection.http.attend();
             lock(&self.idle).push(IdleConnection { connection, since });
         }
     }
@@ -459,6 +460,8 @@ impl PoolState {
         // closed.
         idle.retain_mut(|kept| !kept.connection.http.is_closed() && !self.is_stale(kept));
         if !connection.http.is_closed() && !self.is_expired(&connection) {
+            // An idle connection ends when its peer ends it, and not when somebody wants it next.
+            connection.http.attend();
             idle.push(IdleConnection { connection, since: Instant::now() });
         }
     }
