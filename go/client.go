@@ -50,7 +50,7 @@ type Client struct {
 	tunnel   *url.URL
 	verifier *verifier
 	mutex    sync.Mutex
-	// What each address was first accepted with.
+	// first holds the first accepted verification of each address.
 	first map[string]*Verification
 }
 

@@ -38,7 +38,7 @@ const NONCE_FIELD: HeaderName = HeaderName::from_static(ANSWER_NONCE_FIELD);
 pub(crate) type EncryptedAnswerBody =
     Either<AnswerBody, Either<Box<OpenedAnswerBody>, Box<OpenedMessage>>>;
 
-/// What a request needs before anything of it is sent.
+/// The key and the connection of a request of which nothing was sent yet.
 pub(crate) struct PreparedExchange {
     /// The key to which it is sealed, if it is.
     pub(crate) key: Option<Arc<JudgedKey>>,
@@ -58,7 +58,7 @@ pub struct EncryptedClient {
     reports: ReportRules,
 }
 
-/// How reports are judged, and for how long.
+/// The judge of reports, and the time for which a judged one counts.
 #[derive(Clone)]
 struct ReportRules {
     judge: ReportJudge,

@@ -12,6 +12,7 @@ mod endpoint;
 mod error;
 mod gateway_report;
 mod http_proxy;
+mod idle_connections;
 mod key_problem;
 mod late_fault;
 mod limits;

@@ -22,6 +22,7 @@ use crate::{
     answer_error::AnswerError,
     connector::{ConnectTimings, Connection, Connector, RequestBody},
     error::{Blame, ClientError},
+    idle_connections::{IdleConnection, IdleConnections},
     limits::ClientLimits,
     running_request::{RequestPlace, RunningRequest},
     unanswered_request::UnansweredRequest,
@@ -41,7 +42,7 @@ pub struct HttpClient {
 
 struct PoolState {
     connector: Connector,
-    idle: Mutex<Vec<IdleConnection>>,
+    idle: IdleConnections,
     queue: AdmissionQueue,
     host: HeaderValue,
     limits: ClientLimits,
@@ -49,11 +50,6 @@ struct PoolState {
     /// The appraisal of the first connection, of whichever replica.
     first: Arc<OnceLock<SharedAppraisal>>,
     latest: Mutex<Option<SharedAppraisal>>,
-}
-
-struct IdleConnection {
-    connection: Connection,
-    since: Instant,
 }
 
 /// An answer, and the connection that it came over.
@@ -119,7 +115,7 @@ impl HttpClient {
         Self {
             shared: Arc::new(PoolState {
                 connector,
-                idle: Mutex::new(Vec::new()),
+                idle: IdleConnections::default(),
                 queue,
                 host,
                 limits,
@@ -303,7 +299,7 @@ impl HttpClient {
 
     /// The number of idle connections in the pool.
     pub fn idle_connections(&self) -> usize {
-        lock(&self.shared.idle).len()
+        self.shared.idle.len()
     }
 }
 
@@ -381,7 +377,7 @@ impl PoolState {
     /// not.
     async fn take_idle(&self) -> Option<Connection> {
         loop {
-            let kept = lock(&self.idle).pop()?;
+            let kept = self.idle.pop()?;
             if self.is_stale(&kept) {
                 continue;
             }
@@ -399,8 +395,7 @@ impl PoolState {
     async fn refresh_idle(&self, age: Duration) {
         let is_old = |kept: &mut IdleConnection| kept.connection.fresh_since.elapsed() > age;
         // Taken out, so that no request waits for one of them.
-        let old: Vec<_> = lock(&self.idle).extract_if(.., is_old).collect();
-        for IdleConnection { mut connection, since } in old {
+        for IdleConnection { mut connection, since } in self.idle.extract_if(is_old) {
             if connection.http.is_closed() || since.elapsed() > self.limits.idle {
                 continue;
             }
@@ -413,8 +408,7 @@ impl PoolState {
                     }
                 }
             }
-            connection.http.attend();
-            lock(&self.idle).push(IdleConnection { connection, since });
+            self.idle.push(IdleConnection { connection, since });
         }
     }
 
@@ -454,15 +448,12 @@ impl PoolState {
         response.map(|body| AnswerBody::new(body, lease, self.limits.response_pause))
     }
 
-    fn keep_idle(&self, mut connection: Connection) {
-        let mut idle = lock(&self.idle);
-        // The pool is a stack: connections deep in it are checked here, or they would never be
-        // closed.
-        idle.retain_mut(|kept| !kept.connection.http.is_closed() && !self.is_stale(kept));
+    fn keep_idle(&self, connection: Connection) {
+        // The pool is a stack: connections deep in it are checked here, or they would stay in it
+        // until their peer ends them.
+        self.idle.retain(|kept| !self.is_stale(kept));
         if !connection.http.is_closed() && !self.is_expired(&connection) {
-            // An idle connection ends when its peer ends it, and not when somebody wants it next.
-            connection.http.attend();
-            idle.push(IdleConnection { connection, since: Instant::now() });
+            self.idle.push(IdleConnection { connection, since: Instant::now() });
         }
     }
 

@@ -93,7 +93,7 @@ pub struct ReplicaStatus {
     pub appraisal: Option<SharedAppraisal>,
     /// The identifier of its key, if requests are encrypted.
     pub key_id: Option<String>,
-    /// What was verified of that key.
+    /// The verification document of that key.
     pub key_verification: Option<Value>,
 }
 

@@ -28,7 +28,7 @@ pub struct JudgedKey {
     pub key: BodyPublicKey,
     /// Unix seconds after which it is not used.
     pub not_after: u64,
-    /// What was verified, for people and programs.
+    /// The verification document: the checks of the report, for people and programs.
     pub verification: Value,
 }
 

@@ -4,7 +4,7 @@
 use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
-    task::{Context, Waker},
+    task::{Context, Poll},
 };
 
 use http::{Request, Response};
@@ -52,11 +52,20 @@ impl<B> UnattendedConnection<B> {
         }
     }
 
-    /// Whether the peer has closed the connection.
-    pub(crate) fn is_closed(&mut self) -> bool {
-        // Nobody waits: the next user of the connection polls it again.
-        self.poll_transport(&mut Context::from_waker(Waker::noop()));
+    /// Waits until the connection has ended.
+    pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.poll_transport(cx);
+        if self.is_closed() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Whether the connection has ended, as far as somebody has looked.
+    pub(crate) fn is_closed(&self) -> bool {
         self.sender.is_closed()
+    }
+
+    /// The runtime in which the connection was opened.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
     }
 
     /// Does some work that needs the bytes of this connection.

@@ -21,7 +21,7 @@ use http::Request;
 use http_body_util::BodyExt;
 use site::{CHUNKED, NOW, attester, now, options, read_head, server, site};
 use tokio::{
-    io::AsyncWriteExt,
+    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket},
     sync::mpsc,
 };
@@ -278,6 +278,69 @@ async fn a_closed_connection_is_replaced() {
         assert!(answer.opened.is_some());
         assert_eq!(read_text(answer).await, "ok");
     }
+}
+
+/// A client of a server that follows `script`.
+async fn client_of<F, R>(script: F) -> HttpClient
+where
+    F: Fn(site::Stream) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = ()> + Send + 'static,
+{
+    let attester = attester();
+    let appraiser = appraiser(policy(&attester));
+    let address = site(vec![server(Binding::Key, Some(attester), now)], script).await;
+    let limits = ClientLimits::default();
+    HttpClient::new(connector(address, Binding::Key, &appraiser, limits), limits, now)
+}
+
+#[tokio::test]
+async fn an_idle_connection_ends_when_its_peer_ends_it() {
+    let (told, mut ended) = mpsc::unbounded_channel();
+    let client = client_of(move |mut stream| {
+        let told = told.clone();
+        async move {
+            read_head(&mut stream).await;
+            stream.write_all(site::OK).await.unwrap();
+            stream.flush().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            stream.shutdown().await.unwrap();
+            // Until the client ends its direction too, whoever is in between keeps the connection.
+            let _ = stream.read(&mut [0]).await;
+            told.send(()).unwrap();
+        }
+    })
+    .await;
+    // The second one is kept while the first is watched already.
+    let (one, two) = tokio::join!(client.request(get()), client.request(get()));
+    for answer in [one, two] {
+        assert_eq!(read_text(answer.unwrap()).await, "ok");
+    }
+    for _ in 0..2 {
+        site::finish_in_time(ended.recv()).await.unwrap();
+    }
+    let is_empty = async {
+        while client.idle_connections() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    site::finish_in_time(is_empty).await;
+}
+
+#[tokio::test]
+async fn idle_connections_end_with_their_client() {
+    let (told, mut ended) = mpsc::unbounded_channel();
+    let client = client_of(move |stream| {
+        let told = told.clone();
+        async move {
+            site::answering(stream).await;
+            told.send(()).unwrap();
+        }
+    })
+    .await;
+    assert_eq!(read_text(client.request(get()).await.unwrap()).await, "ok");
+    assert_eq!(client.idle_connections(), 1);
+    drop(client);
+    site::finish_in_time(ended.recv()).await.unwrap();
 }
 
 #[tokio::test]

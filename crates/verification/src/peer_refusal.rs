@@ -9,9 +9,9 @@ use confide_verifier::Reason;
 pub struct PeerRefusal {
     /// The name of the check, as policies name it.
     pub check: String,
-    /// What was wanted and what came.
+    /// The finding of the check: the wanted value and the one that came.
     pub text: String,
-    /// What the user can do.
+    /// The advice for the user.
     pub hint: &'static str,
 }
 
@@ -104,8 +104,8 @@ pub fn hint_for_check(check: &str, reason: Option<&Reason>) -> &'static str {
              the policy accepts any program"
         }
         ("binding", _) => {
-            "the policy demands session binding: start the server with --binding session, and choose no binding \
-             here"
+            "the policy demands session binding: the server has to be started with --binding session, and the \
+             client must not ask for key binding"
         }
         ("debug", _) => {
             "the host can read the memory of a TEE in debug mode: do not use the server"

@@ -143,7 +143,7 @@ struct KeyRules {
     /// Endorsements in place of a report's.
     collateral: Option<Vec<u8>>,
     relay: Option<String>,
-    /// What the proxy in between sees.
+    /// The parts of a request that the proxy in between can read, in words.
     visible: &'static str,
     /// The guarantee of the first report.
     guarantee: OnceLock<&'static str>,

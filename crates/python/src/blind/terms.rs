@@ -97,7 +97,7 @@ pub(crate) fn decode_terms(py: Python<'_>, payload: &[u8]) -> PyResult<InputTerm
     describe_terms(py, &terms)
 }
 
-/// Who is protected from whom, in words.
+/// Describes in words who is protected from whom.
 #[pyfunction]
 #[pyo3(signature = (host_is_blind, adapter_stays, b_is_handed_over, adapter_can_be_learned, simulated=false))]
 pub(crate) fn describe_guarantee(
