@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -200,17 +199,15 @@ func tlsConfig(host, binding string, version int) *tls.Config {
 // open runs the handshake and has the server appraised.
 func (c *Client) open(ctx context.Context, conn *tls.Conn, address string) (*Verification, error) {
 	if err := conn.HandshakeContext(ctx); err != nil {
-		return nil, fmt.Errorf("%s: TLS handshake: %w", address, err)
+		return nil, fmt.Errorf("%s: TLS handshake: %w", address, causeOf(ctx, err))
 	}
 	state := conn.ConnectionState()
 	if state.Version != tls.VersionTLS13 || state.DidResume || len(state.PeerCertificates) == 0 {
 		return nil, fmt.Errorf("%s: TLS handshake: wanted a full one of TLS 1.3 with a certificate", address)
 	}
 	// The module's reads and writes end when the context does.
-	if deadline, ok := ctx.Deadline(); ok {
-		conn.SetDeadline(deadline)
-	}
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	stop := interruptAtEnd(ctx, conn)
+	defer stop()
 	certificate := state.PeerCertificates[0]
 	var protocol []byte
 	if state.NegotiatedProtocol != "" {
@@ -229,8 +226,21 @@ func (c *Client) open(ctx context.Context, conn *tls.Conn, address string) (*Ver
 	if !stop() {
 		return nil, fmt.Errorf("%s: %w", address, context.Cause(ctx))
 	}
-	conn.SetDeadline(time.Time{})
 	return &verification, checkKey(address, certificate, &verification)
+}
+
+// interruptAtEnd lets the reads and writes of a connection fail once the context has ended, until it is stopped. What it
+// returns says whether it was stopped before that.
+func interruptAtEnd(ctx context.Context, conn net.Conn) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+}
+
+// causeOf prefers the reason why the context has ended, which has ended what was under way with an error of its own.
+func causeOf(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
 }
 
 // checkKey holds the key that Go's TLS has checked against the one that the verifier has read from the certificate.
@@ -285,7 +295,8 @@ func (c *Client) dialStream(ctx context.Context, address string) (net.Conn, erro
 		return nil, fmt.Errorf("proxy %s: %w", proxy.Host, err)
 	}
 	if err := connectThrough(ctx, stream, proxy, address); err != nil {
-		return nil, errors.Join(fmt.Errorf("proxy %s: %w", proxy.Host, err), stream.Close())
+		stream.Close()
+		return nil, fmt.Errorf("proxy %s: %w", proxy.Host, causeOf(ctx, err))
 	}
 	return stream, nil
 }

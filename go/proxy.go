@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"time"
 )
 
 // ProxyFunc returns the proxy for a server's address, HOST:PORT, or nil.
@@ -34,10 +33,8 @@ func proxyAddress(proxy *url.URL) string {
 
 // connectThrough asks an HTTP proxy for a stream to address (RFC 9110 section 9.3.6).
 func connectThrough(ctx context.Context, stream net.Conn, proxy *url.URL, address string) error {
-	if deadline, ok := ctx.Deadline(); ok {
-		stream.SetDeadline(deadline)
-	}
-	stop := context.AfterFunc(ctx, func() { stream.SetDeadline(time.Unix(1, 0)) })
+	stop := interruptAtEnd(ctx, stream)
+	defer stop()
 	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address}
 	request.Header = http.Header{}
 	if user := proxy.User; user != nil {
@@ -63,5 +60,5 @@ func connectThrough(ctx context.Context, stream net.Conn, proxy *url.URL, addres
 	if !stop() {
 		return context.Cause(ctx)
 	}
-	return stream.SetDeadline(time.Time{})
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -24,6 +25,7 @@ import (
 const (
 	tunnelHeadBytesMax    = 16 * 1024
 	tunnelMessageBytesMax = 64 * 1024
+	tunnelRefusalBytesMax = 1024
 	tunnelEnd             = "eof"
 	tunnelCloseTimeout    = time.Second
 	webSocketGUID         = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -67,21 +69,21 @@ func (c *Client) dialTunnel(ctx context.Context, address string) (net.Conn, erro
 	tunnel := c.tunnel
 	stream, err := c.options.DialContext(ctx, "tcp", tunnel.Host)
 	if err != nil {
-		return nil, fmt.Errorf("tunnel %s: %w", tunnel.Host, err)
+		return nil, fmt.Errorf("tunnel %s: %w", tunnel, err)
 	}
 	opened, err := openTunnel(ctx, stream, tunnel, address)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("tunnel %s: %w", tunnel.Host, err), stream.Close())
+		stream.Close()
+		return nil, fmt.Errorf("tunnel %s: %w", tunnel, causeOf(ctx, err))
 	}
 	return opened, nil
 }
 
 // openTunnel asks the proxy at the other end of stream for a stream to address.
 func openTunnel(ctx context.Context, stream net.Conn, tunnel *url.URL, address string) (net.Conn, error) {
-	if deadline, ok := ctx.Deadline(); ok {
-		stream.SetDeadline(deadline)
-	}
-	stop := context.AfterFunc(ctx, func() { stream.SetDeadline(time.Unix(1, 0)) })
+	// The interruption is that of the carrier, which is under the TLS connection that takes its place below.
+	stop := interruptAtEnd(ctx, stream)
+	defer stop()
 	if tunnel.Scheme == "wss" {
 		outer := tls.Client(stream, &tls.Config{ServerName: tunnel.Hostname(), NextProtos: []string{"http/1.1"}})
 		if err := outer.HandshakeContext(ctx); err != nil {
@@ -96,7 +98,7 @@ func openTunnel(ctx context.Context, stream net.Conn, tunnel *url.URL, address s
 	if !stop() {
 		return nil, context.Cause(ctx)
 	}
-	return &tunnelConn{Conn: stream, reader: reader}, stream.SetDeadline(time.Time{})
+	return &tunnelConn{Conn: stream, reader: reader}, nil
 }
 
 // upgrade runs the handshake of the WebSocket (RFC 6455 section 4.1).
@@ -118,28 +120,62 @@ func upgrade(stream net.Conn, tunnel *url.URL, address string) (*bufio.Reader, e
 	limited := &io.LimitedReader{R: stream, N: tunnelHeadBytesMax}
 	reader := bufio.NewReader(limited)
 	answer, err := http.ReadResponse(reader, request)
-	if err != nil {
+	switch {
+	case err != nil && limited.N == 0:
+		return nil, fmt.Errorf("the head of the answer is over %d bytes", tunnelHeadBytesMax)
+	case err != nil:
+		return nil, err
+	case answer.StatusCode != http.StatusSwitchingProtocols:
+		body, _ := io.ReadAll(io.LimitReader(answer.Body, tunnelRefusalBytesMax))
+		return nil, fmt.Errorf("answered with %d, wanted 101: %q\nhint: check that `confide tunnel` serves the path %q "+
+			"and that its --allow names %s", answer.StatusCode, body, tunnel.Path, address)
+	}
+	if err := checkUpgrade(answer.Header, key); err != nil {
 		return nil, err
 	}
-	if answer.StatusCode != http.StatusSwitchingProtocols {
-		said, _ := io.ReadAll(io.LimitReader(answer.Body, 1024))
-		return nil, fmt.Errorf("answered with %d, wanted 101: %s", answer.StatusCode, said)
-	}
-	accepted := sha1.Sum([]byte(key + webSocketGUID))
-	if answer.Header.Get("Sec-Websocket-Accept") != base64.StdEncoding.EncodeToString(accepted[:]) ||
-		!strings.EqualFold(answer.Header.Get("Upgrade"), "websocket") {
-		return nil, errors.New("answered with 101, but accepted no WebSocket")
-	}
-	limited.N = 1<<63 - 1
+	limited.N = math.MaxInt64
 	return reader, nil
+}
+
+// checkUpgrade checks the header of an answer with status 101 to a request with this key (RFC 6455 section 4.1, steps 2
+// to 6).
+func checkUpgrade(header http.Header, key string) error {
+	if upgrade := header.Get("Upgrade"); !strings.EqualFold(upgrade, "websocket") {
+		return fmt.Errorf("answered with 101 and Upgrade %q, wanted \"websocket\"", upgrade)
+	}
+	if connection := strings.Join(header.Values("Connection"), ","); !hasToken(connection, "upgrade") {
+		return fmt.Errorf("answered with 101 and Connection %q, wanted \"Upgrade\"", connection)
+	}
+	hash := sha1.Sum([]byte(key + webSocketGUID))
+	wanted := base64.StdEncoding.EncodeToString(hash[:])
+	if accepted := header.Get("Sec-Websocket-Accept"); accepted != wanted {
+		return fmt.Errorf("answered with 101 and Sec-WebSocket-Accept %q, wanted %q", accepted, wanted)
+	}
+	for _, name := range []string{"Sec-Websocket-Extensions", "Sec-Websocket-Protocol"} {
+		if chosen := header.Values(name); len(chosen) > 0 {
+			return fmt.Errorf("answered with 101 and %s %q, which was not asked for", name, chosen)
+		}
+	}
+	return nil
+}
+
+// hasToken says whether a list of tokens holds this one, in letters of either case.
+func hasToken(list, token string) bool {
+	for element := range strings.SplitSeq(list, ",") {
+		if strings.EqualFold(strings.TrimSpace(element), token) {
+			return true
+		}
+	}
+	return false
 }
 
 // tunnelConn is the stream that a tunnel carries.
 type tunnelConn struct {
 	net.Conn
 	reader *bufio.Reader
-	// The rest of the current frame, and whether its message is binary and goes on after it.
+	// The unread bytes of the current frame, and the bytes of its message so far, which goes on after it or not.
 	rest        uint64
+	message     uint64
 	isContinued bool
 	hasEnded    bool
 	sending     sync.Mutex
@@ -173,21 +209,44 @@ func (t *tunnelConn) nextFrame() error {
 	if opcode >= opClose {
 		return t.readControl(opcode, isFinal, length)
 	}
-	if extended := map[uint64]int{126: 2, 127: 8}[length]; extended > 0 {
-		var bytes [8]byte
-		if _, err := io.ReadFull(t.reader, bytes[8-extended:]); err != nil {
-			return toTruncation(err)
+	if length > controlMax {
+		var err error
+		if length, err = t.readExtendedLength(length); err != nil {
+			return err
 		}
-		length = binary.BigEndian.Uint64(bytes[:])
 	}
-	switch {
-	case opcode == opText && isFinal && !t.isContinued && length == uint64(len(tunnelEnd)):
+	if opcode == opText && isFinal && !t.isContinued && length == uint64(len(tunnelEnd)) {
 		return t.readEnd()
-	case length > tunnelMessageBytesMax, (opcode == opContinuation) != t.isContinued, opcode == opText, opcode > opBinary:
+	}
+	if (opcode == opContinuation) != t.isContinued || opcode == opText || opcode > opBinary {
 		return fmt.Errorf("the tunnel broke its protocol: a frame of kind %d with %d bytes", opcode, length)
 	}
-	t.rest, t.isContinued = length, !isFinal
+	if opcode == opBinary {
+		t.message = 0
+	}
+	if length > tunnelMessageBytesMax-t.message {
+		return fmt.Errorf("the tunnel broke its protocol: a message over %d bytes", tunnelMessageBytesMax)
+	}
+	t.rest, t.message, t.isContinued = length, t.message+length, !isFinal
 	return nil
+}
+
+// readExtendedLength reads a length of 16 bits after 126, and one of 64 bits after 127. A shorter form has to be used
+// where there is one (RFC 6455 section 5.2).
+func (t *tunnelConn) readExtendedLength(mark uint64) (uint64, error) {
+	var bytes [8]byte
+	width, shorterMax := 2, uint64(controlMax)
+	if mark == 127 {
+		width, shorterMax = 8, math.MaxUint16
+	}
+	if _, err := io.ReadFull(t.reader, bytes[8-width:]); err != nil {
+		return 0, toTruncation(err)
+	}
+	length := binary.BigEndian.Uint64(bytes[:])
+	if length <= shorterMax {
+		return 0, fmt.Errorf("the tunnel broke its protocol: the length %d in %d bytes, wanted fewer", length, width)
+	}
+	return length, nil
 }
 
 func (t *tunnelConn) readEnd() error {
@@ -203,8 +262,9 @@ func (t *tunnelConn) readEnd() error {
 }
 
 func (t *tunnelConn) readControl(opcode byte, isFinal bool, length uint64) error {
-	if !isFinal || length > controlMax {
-		return errors.New("the tunnel broke its protocol: a control frame that is too long")
+	if !isFinal || length > controlMax || opcode > opPong {
+		return fmt.Errorf("the tunnel broke its protocol: a control frame of kind %d that is unknown, in pieces or too long",
+			opcode)
 	}
 	content := make([]byte, length)
 	if _, err := io.ReadFull(t.reader, content); err != nil {
@@ -215,9 +275,8 @@ func (t *tunnelConn) readControl(opcode byte, isFinal bool, length uint64) error
 		return errTunnelTruncated
 	case opPing:
 		return t.send(opPong, content)
-	default:
-		return nil
 	}
+	return nil
 }
 
 // toTruncation names the end of the carrier: without the mark it is no end of the stream.

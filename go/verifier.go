@@ -207,17 +207,13 @@ func (v *verifier) call(ctx context.Context, name, function string, into any, fi
 		return nil
 	}
 	if session := sessionOf(ctx); session != nil && session.err != nil {
-		return fmt.Errorf("%s: %w", name, session.err)
+		return fmt.Errorf("%s: %w", name, causeOf(ctx, session.err))
 	}
 	return answer.Error.toError(name)
 }
 
-// callError prefers the reason why the context ended, which ended the module too.
 func callError(ctx context.Context, name string, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
-	}
-	return fmt.Errorf("%s: verifier: %w", name, err)
+	return fmt.Errorf("%s: verifier: %w", name, causeOf(ctx, err))
 }
 
 func (r *report) toError(name string) error {

@@ -40,4 +40,11 @@ printf '{"folder": "%s", "tunnel": "ws://%s", "ports": {%s, %s, %s}}\n' "$work" 
 
 cd go
 go vet ./...
-CGO_ENABLED=0 CONFIDE_SETUP="$work/setup.json" go test -count=1 ./...
+export CONFIDE_SETUP="$work/setup.json"
+CGO_ENABLED=0 go test -count=1 ./...
+# Once more for data races, the search for which needs cgo; the module does not.
+if [ "$(go env CGO_ENABLED)" = 1 ]; then
+  go test -race -count=1 .
+else
+  echo "skipped: go client: data races: no cgo"
+fi
