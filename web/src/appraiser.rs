@@ -54,8 +54,13 @@ pub enum AppraisalError {
         missing: Vec<&'static str>,
     },
     /// A check failed.
-    #[error("{}", .0.reason())]
-    Rejected(#[from] Rejection),
+    #[error("{}", .rejection.reason())]
+    Rejected {
+        /// The verifier's rejection.
+        rejection: Rejection,
+        /// Whether the endorsements were the caller's own, and not those that the peer stapled.
+        has_own_endorsements: bool,
+    },
 }
 
 impl PolicyAppraiser {
@@ -90,6 +95,8 @@ impl PolicyAppraiser {
         evidence: &Evidence<'_>,
         collateral: Option<&[u8]>,
     ) -> Result<PeerAppraisal, AppraisalError> {
+        let has_own_endorsements = self.collateral.is_some();
+        let reject = |rejection| AppraisalError::Rejected { rejection, has_own_endorsements };
         let collateral = self.collateral.as_deref().or(collateral);
         let collateral = collateral.ok_or(AppraisalError::NoCollateral)?;
         let now = UnixTime::since_unix_epoch(Duration::from_secs((self.clock)()));
@@ -98,13 +105,15 @@ impl PolicyAppraiser {
             Some(kind @ EvidenceKind::GpuEvidence) => Err(AppraisalError::Unsupported(kind)),
             Some(EvidenceKind::SnpReport) => {
                 let endorsements = snp::Endorsements::parse(collateral)?;
-                let verdict = snp::appraise(evidence, &endorsements, policy, now, &RustCrypto)?;
+                let verdict = snp::appraise(evidence, &endorsements, policy, now, &RustCrypto);
+                let verdict = verdict.map_err(reject)?;
                 Ok(PeerAppraisal::new(verdict, endorsements.root_der().unwrap_or_default()))
             }
             // Bytes of an unknown kind are treated as a quote, whose parser says what is wrong.
             None | Some(EvidenceKind::SgxQuote | EvidenceKind::TdxQuote) => {
                 let endorsements = Endorsements::parse(collateral)?;
-                let verdict = appraise(evidence, &endorsements, policy, now, &RustCrypto)?;
+                let verdict = appraise(evidence, &endorsements, policy, now, &RustCrypto);
+                let verdict = verdict.map_err(reject)?;
                 let root = endorsements.root_der().unwrap_or_default();
                 Ok(PeerAppraisal::new(verdict, root))
             }
@@ -167,7 +176,7 @@ impl AppraisalError {
             Self::NoCollateral | Self::Collateral(_) => "collateral",
             Self::Unsupported(_) => "evidence",
             Self::Scope { .. } => "scope",
-            Self::Rejected(rejection) => rejection
+            Self::Rejected { rejection, .. } => rejection
                 .checks()
                 .iter()
                 .find(|check| check.outcome == Outcome::Failed)
@@ -178,15 +187,20 @@ impl AppraisalError {
     /// The verifier's reason, if a check of it failed.
     pub fn reason(&self) -> Option<&Reason> {
         match self {
-            Self::Rejected(rejection) => Some(rejection.reason()),
+            Self::Rejected { rejection, .. } => Some(rejection.reason()),
             _ => None,
         }
+    }
+
+    /// Whether a check failed with endorsements of the caller's own.
+    pub fn has_own_endorsements(&self) -> bool {
+        matches!(self, Self::Rejected { has_own_endorsements: true, .. })
     }
 
     /// Every check with its outcome, if checks ran.
     pub fn to_json(&self) -> Value {
         match self {
-            Self::Rejected(rejection) => rejection.to_json(),
+            Self::Rejected { rejection, .. } => rejection.to_json(),
             _ => Value::Null,
         }
     }

@@ -69,14 +69,16 @@ impl WebError {
     /// What a user is told if the evidence is to blame.
     fn refusal(&self) -> Option<PeerRefusal> {
         let rejection = self.rejection();
-        let reason = rejection.and_then(AppraisalError::reason);
         Some(match (self, rejection) {
-            (_, Some(rejection)) => PeerRefusal::new(rejection.failed_check(), rejection, reason),
+            (_, Some(rejection)) => {
+                let (check, reason) = (rejection.failed_check(), rejection.reason());
+                PeerRefusal::new(check, rejection, reason, rejection.has_own_endorsements())
+            }
             (Self::Channel(error), None) => {
-                PeerRefusal::new(failed_check(error)?, error_chain(error), None)
+                PeerRefusal::new(failed_check(error)?, error_chain(error), None, false)
             }
             (Self::GuaranteeChanged { changed, .. }, None) => {
-                PeerRefusal::new("guarantee", changed, None)
+                PeerRefusal::new("guarantee", changed, None, false)
             }
             _ => return None,
         })

@@ -105,7 +105,8 @@ fn answer_policy<H: Host>(input: &[u8]) -> Result<Value, WebError> {
 /// have to be there.
 fn answer_evidence<H: Host>(input: &[u8]) -> Result<Value, WebError> {
     let [policy, collateral, evidence, report_data] = read_fields(input)?;
-    let appraiser = read_policy::<H>(policy, None)?;
+    // They came with the call, so they are the caller's own.
+    let appraiser = read_policy::<H>(policy, collateral)?;
     let report_data = report_data.map(|bytes| {
         let wanted =
             || WebError::Usage(format!("report data has {} bytes, wanted 64", bytes.len()));
@@ -118,7 +119,7 @@ fn answer_evidence<H: Host>(input: &[u8]) -> Result<Value, WebError> {
         gpu: None,
         binding: None,
     };
-    let appraised = appraiser.judge(&evidence, collateral).map_err(WebError::Evidence)?;
+    let appraised = appraiser.judge(&evidence, None).map_err(WebError::Evidence)?;
     Ok(describe(&appraised))
 }
 

@@ -142,6 +142,21 @@ impl PolicyAppraiser {
         evidence: &Evidence<'_>,
         stapled: Option<&[u8]>,
     ) -> Result<SharedAppraisal, AppraisalError> {
+        self.appraise_kind(evidence, stapled).map_err(|error| match error {
+            AppraisalError::Rejected { rejection, .. } => {
+                let has_own_endorsements = !matches!(self.origin, EndorsementOrigin::Peer);
+                AppraisalError::Rejected { rejection, has_own_endorsements }
+            }
+            other => other,
+        })
+    }
+
+    /// Appraises evidence by its kind.
+    fn appraise_kind(
+        &self,
+        evidence: &Evidence<'_>,
+        stapled: Option<&[u8]>,
+    ) -> Result<SharedAppraisal, AppraisalError> {
         let started = Instant::now();
         let now = UnixTime::since_unix_epoch(Duration::from_secs((self.clock)()));
         let own = self.policy.operator_roots.as_ref();

@@ -34,8 +34,20 @@ pub enum AppraisalError {
         missing: Vec<&'static str>,
     },
     /// A check failed.
-    #[error("{}", .0.reason())]
-    Rejected(#[from] Rejection),
+    #[error("{}", .rejection.reason())]
+    Rejected {
+        /// The verifier's rejection.
+        rejection: Rejection,
+        /// Whether the endorsements were the caller's own, and not those that the peer stapled.
+        has_own_endorsements: bool,
+    },
+}
+
+impl From<Rejection> for AppraisalError {
+    /// A rejection with endorsements that the peer stapled.
+    fn from(rejection: Rejection) -> Self {
+        Self::Rejected { rejection, has_own_endorsements: false }
+    }
 }
 
 impl AppraisalError {
@@ -45,11 +57,24 @@ impl AppraisalError {
             Self::NoCollateral | Self::Collateral(_) | Self::Fetch(_) => "collateral",
             Self::Unsupported(_) => "evidence",
             Self::Scope { .. } => "scope",
-            Self::Rejected(rejection) => rejection
+            Self::Rejected { rejection, .. } => rejection
                 .checks()
                 .iter()
                 .find(|check| check.outcome == Outcome::Failed)
                 .map_or("evidence", |check| check.name),
         }
+    }
+
+    /// The verifier's rejection, if a check of it failed.
+    pub fn rejection(&self) -> Option<&Rejection> {
+        match self {
+            Self::Rejected { rejection, .. } => Some(rejection),
+            _ => None,
+        }
+    }
+
+    /// Whether a check failed with endorsements of the caller's own.
+    pub fn has_own_endorsements(&self) -> bool {
+        matches!(self, Self::Rejected { has_own_endorsements: true, .. })
     }
 }

@@ -5,7 +5,7 @@ use std::thread;
 use confide_appraiser::{AppraisalError, PolicyAppraiser};
 use confide_evidence::{Appraise, BindingKind, PresentedEvidence, ReportData, claims::Claims};
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Fault, Mode, Tee};
-use confide_verifier::{Policy, Scope};
+use confide_verifier::{Policy, Reason, Scope};
 
 /// 2026-06-01.
 const NOW: u64 = 1_780_272_000;
@@ -15,6 +15,24 @@ const CONFIGURATION: [u8; 32] = [7; 32];
 
 fn now() -> u64 {
     NOW
+}
+
+#[test]
+fn a_rejection_says_whose_endorsements_have_expired() {
+    for tee in [Tee::Tdx, Tee::Snp] {
+        let options = FakeAttesterOptions { tee, ..options() };
+        let attester = FakeAttester::with_fault(options, Fault::ExpiredCrl).unwrap();
+        let shown = PeerEvidence::from_attester(&attester);
+        let own = attester.collateral_json();
+        for collateral in [None, Some(own.as_bytes())] {
+            let policy = Policy::from_toml(&attester.policy_toml_pinning(CONFIGURATION)).unwrap();
+            let appraiser = PolicyAppraiser::new(policy, collateral, now).unwrap();
+            let refused = appraiser.appraise(&shown.as_presented()).unwrap_err();
+            let reason = refused.rejection().unwrap().reason();
+            assert!(matches!(reason, Reason::OutsideWindow { .. }), "{refused}");
+            assert_eq!(refused.has_own_endorsements(), collateral.is_some(), "{tee:?}");
+        }
+    }
 }
 
 /// Issue: a policy that names no program or no configuration opened the address with one warning.

@@ -164,7 +164,7 @@ impl AppraisalOutcome {
                 let status = StatusCode::OK;
                 Ok(Self { outcome: "accepted", status, claims, reason: None })
             }
-            Err(AppraisalError::Rejected(no)) if !no.reason().is_unreadable() => {
+            Err(AppraisalError::Rejected { rejection: no, .. }) if !no.reason().is_unreadable() => {
                 let claims = result::rejected_claims(common, request, &no.to_json());
                 // Not 200: a caller that checks only the status must not take it for an acceptance.
                 let status = StatusCode::UNPROCESSABLE_ENTITY;

@@ -7,6 +7,7 @@ use confide_channel::{ChannelError, ErrorOrigin, TunnelError};
 use confide_encrypted_body::EncryptedBodyError;
 use confide_http::error_chain;
 use confide_verification::{GuaranteeChanged, PeerRefusal};
+use confide_verifier::Rejection;
 use http::StatusCode;
 
 /// A request body that cannot be read: its sender broke it off or framed it incorrectly.
@@ -223,11 +224,9 @@ impl ClientError {
             (None, Self::Channel { source, .. }) => error_chain(source),
             (None, _) => error_chain(self),
         };
-        let reason = match rejection {
-            Some(AppraisalError::Rejected(rejection)) => Some(rejection.reason()),
-            _ => None,
-        };
-        Some(PeerRefusal::new(check, text, reason))
+        let reason = rejection.and_then(AppraisalError::rejection).map(Rejection::reason);
+        let has_own_endorsements = rejection.is_some_and(AppraisalError::has_own_endorsements);
+        Some(PeerRefusal::new(check, text, reason, has_own_endorsements))
     }
 }
 

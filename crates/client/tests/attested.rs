@@ -111,7 +111,7 @@ async fn a_simulated_root_is_refused_by_a_production_policy() {
     let connector = connector(address, Binding::Key, &appraiser, ClientLimits::default());
     let error = connector.connect().await.map(|_| ()).unwrap_err();
     assert_eq!((error.blame(), error.failed_check()), (Blame::Evidence, Some("root")));
-    assert!(matches!(error.rejection(), Some(AppraisalError::Rejected(_))));
+    assert!(matches!(error.rejection(), Some(AppraisalError::Rejected { .. })));
 }
 
 #[tokio::test]

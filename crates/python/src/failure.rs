@@ -151,9 +151,11 @@ fn set_verdict(
 /// The verification document of a peer that was refused.
 fn describe_refusal(url: &str, refusal: &PeerRefusal, rejection: Option<&AppraisalError>) -> Value {
     let PeerRefusal { check, text: reason, .. } = refusal;
-    let mut document = match rejection {
-        Some(AppraisalError::Rejected(rejection)) => rejection.to_json(),
-        _ => json!({ "outcome": "rejected", "scope": "platform", "reason": reason, "checks": [] }),
+    let mut document = match rejection.and_then(AppraisalError::rejection) {
+        Some(rejection) => rejection.to_json(),
+        None => {
+            json!({ "outcome": "rejected", "scope": "platform", "reason": reason, "checks": [] })
+        }
     };
     document["endpoint"] = url.into();
     document["failed_check"] = check.as_str().into();

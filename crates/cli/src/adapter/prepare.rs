@@ -103,7 +103,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 fn explain_holder_error(error: HolderError) -> CliError {
     match &error {
         HolderError::EvidenceRefused { check, .. } => {
-            let hint = hint_for_check(check, None);
+            let hint = hint_for_check(check, None, false);
             CliError::new(&error).with_hint(hint).with_status(STATUS_REFUSED)
         }
         HolderError::Lost { .. } => {

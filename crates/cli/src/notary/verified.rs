@@ -17,7 +17,7 @@ use confide_notary::{
     KeyEvidence, MEDIA_TYPE, ReceivedAnswer, Refusal, StatementCheckError,
 };
 use confide_verification::hint_for_check;
-use confide_verifier::{BindingLevel, Evidence, Policy};
+use confide_verifier::{BindingLevel, Evidence, Policy, Rejection};
 use http::{
     HeaderValue, Request, StatusCode,
     header::{AUTHORIZATION, CONTENT_TYPE},
@@ -272,11 +272,9 @@ fn explain_channel_error(via: &str, error: &ClientError) -> CliError {
 fn explain_key_error(via: &str, error: &AppraisalError) -> CliError {
     let check = error.failed_check();
     let reason = format!("check `{check}` of its signing key's evidence failed: {error}");
-    let rejection = match error {
-        AppraisalError::Rejected(rejection) => Some(rejection.reason()),
-        _ => None,
-    };
-    failed_check_error(via, &reason, hint_for_check(check, rejection))
+    let rejected = error.rejection().map(Rejection::reason);
+    let hint = hint_for_check(check, rejected, error.has_own_endorsements());
+    failed_check_error(via, &reason, hint)
 }
 
 fn guarantee_error(via: &str, claimed: Option<&str>) -> CliError {
