@@ -49,8 +49,8 @@ type Client struct {
 	tunnel   *url.URL
 	verifier *verifier
 	mutex    sync.Mutex
-	// first holds the first accepted verification of each address.
-	first map[string]*Verification
+	// first holds the first accepted verdict of each address, as the verifier gave it.
+	first map[string]json.RawMessage
 }
 
 // NewClient reads the policy and compiles the verifier, which takes about a second the first time in a process. The
@@ -96,7 +96,7 @@ func NewClient(options Options) (*Client, error) {
 	if options.Proxy == nil {
 		options.Proxy = proxyFromEnvironment
 	}
-	client := &Client{options: options, verifier: module, first: map[string]*Verification{}}
+	client := &Client{options: options, verifier: module, first: map[string]json.RawMessage{}}
 	if options.Tunnel != "" {
 		if client.tunnel, err = parseTunnel(options.Tunnel); err != nil {
 			return nil, err
@@ -153,9 +153,6 @@ func (c *Client) Dial(ctx context.Context, address string) (*Conn, error) {
 	defer cancel()
 	conn := tls.Client(stream, tlsConfig(host, c.options.Binding, c.options.SessionVersion))
 	verification, err := c.open(opening, conn, address)
-	if err == nil {
-		err = c.checkGuarantee(opening, address, verification)
-	}
 	if err != nil {
 		stream.Close()
 		return nil, err
@@ -196,7 +193,7 @@ func tlsConfig(host, binding string, version int) *tls.Config {
 	}
 }
 
-// open runs the handshake and has the server appraised.
+// open runs the handshake, has the server appraised, and compares it with the first one at the same address.
 func (c *Client) open(ctx context.Context, conn *tls.Conn, address string) (*Verification, error) {
 	if err := conn.HandshakeContext(ctx); err != nil {
 		return nil, fmt.Errorf("%s: TLS handshake: %w", address, causeOf(ctx, err))
@@ -216,21 +213,28 @@ func (c *Client) open(ctx context.Context, conn *tls.Conn, address string) (*Ver
 	suite := []byte{byte(state.CipherSuite >> 8), byte(state.CipherSuite)}
 	session := &hostSession{conn: conn, state: state}
 	calling := context.WithValue(ctx, hostSessionKey{}, session)
-	var verification Verification
+	var verdict json.RawMessage
 	fields := [][]byte{
 		[]byte(c.options.Policy), c.options.Collateral, []byte(c.options.Binding), certificate.Raw, protocol, suite,
 	}
-	if err := c.verifier.call(calling, address, "appraise_session", &verification, fields...); err != nil {
+	if err := c.verifier.call(calling, address, "appraise_session", &verdict, fields...); err != nil {
 		return nil, err
 	}
 	if !stop() {
 		return nil, fmt.Errorf("%s: %w", address, context.Cause(ctx))
 	}
-	return &verification, checkKey(address, certificate, &verification)
+	var verification Verification
+	if err := json.Unmarshal(verdict, &verification); err != nil {
+		return nil, fmt.Errorf("%s: verdict of verifier.wasm: %w", address, err)
+	}
+	if err := checkKey(address, certificate, &verification); err != nil {
+		return nil, err
+	}
+	return &verification, c.checkGuarantee(ctx, address, verdict)
 }
 
-// interruptAtEnd lets the reads and writes of a connection fail once the context has ended, until it is stopped. What it
-// returns says whether it was stopped before that.
+// interruptAtEnd lets the reads and writes of a connection fail once the context has ended, until it is stopped: stop
+// returns whether it came before that.
 func interruptAtEnd(ctx context.Context, conn net.Conn) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 }
@@ -243,36 +247,33 @@ func causeOf(ctx context.Context, err error) error {
 	return err
 }
 
+// channelBindingHint is the verifier's advice for this check (crates/verification/src/peer_refusal.rs).
+const channelBindingHint = "" +
+	"the evidence is of another connection: somebody may be in between, so do not use this network path"
+
 // checkKey holds the key that Go's TLS has checked against the one that the verifier has read from the certificate.
 func checkKey(address string, certificate *x509.Certificate, verification *Verification) error {
 	hash := sha256.Sum256(certificate.RawSubjectPublicKeyInfo)
 	if got := hex.EncodeToString(hash[:]); got != verification.PubkeyHash {
 		message := fmt.Sprintf("check `channel_binding` failed: evidence is for key %s, wanted the connection's key %s",
 			verification.PubkeyHash, got)
-		return &AttestationError{address, "channel_binding", message, "do not use the server", nil}
+		return &AttestationError{address, "channel_binding", message, channelBindingHint, nil}
 	}
 	return nil
 }
 
 // checkGuarantee refuses a later connection that protects otherwise than the first one to the same address.
-func (c *Client) checkGuarantee(ctx context.Context, address string, verification *Verification) error {
+func (c *Client) checkGuarantee(ctx context.Context, address string, verdict json.RawMessage) error {
 	c.mutex.Lock()
 	first, isLater := c.first[address]
 	if !isLater {
-		c.first[address] = verification
+		c.first[address] = verdict
 	}
 	c.mutex.Unlock()
 	if !isLater {
 		return nil
 	}
-	fields := make([][]byte, 2)
-	for i, verdict := range []*Verification{first, verification} {
-		var err error
-		if fields[i], err = json.Marshal(verdict); err != nil {
-			return err
-		}
-	}
-	return c.verifier.call(ctx, address, "check_guarantee", new(any), fields...)
+	return c.verifier.call(ctx, address, "check_guarantee", new(any), first, verdict)
 }
 
 // dialStream opens the byte stream to a server, through the tunnel, or through a proxy if there is one for it.

@@ -102,13 +102,21 @@ pub(crate) fn check_guarantee(first: &str, later: &str) -> Result<(), WebError> 
         let unreadable = |error| WebError::Usage(format!("verdict is not readable: {error}"));
         serde_json::from_str::<Value>(text).map_err(unreadable)
     };
-    let promise = |verdict: &Value| ConnectionPromise {
-        guarantee: verdict["guarantee"].as_str().unwrap_or_default().into(),
-        claimed: verdict["claimed_guarantee"].as_str().map(Into::into),
-    };
     let later = read(later)?;
-    let compared = promise(&read(first)?).check_later(promise(&later));
+    let compared = read_promise(&read(first)?)?.check_later(read_promise(&later)?);
     compared.map_err(|changed| WebError::GuaranteeChanged { changed, verification: later.into() })
+}
+
+/// The promise in a verdict. A verdict without a guarantee promises nothing that could be compared.
+fn read_promise(verdict: &Value) -> Result<ConnectionPromise, WebError> {
+    let unusable = |member| WebError::Usage(format!("verdict has no usable member {member}"));
+    let guarantee = verdict["guarantee"].as_str().ok_or_else(|| unusable("guarantee"))?;
+    let claimed = match verdict.get("claimed_guarantee") {
+        Some(Value::String(claimed)) => Some(claimed.clone()),
+        Some(Value::Null) => None,
+        _ => return Err(unusable("claimed_guarantee")),
+    };
+    Ok(ConnectionPromise { guarantee: guarantee.into(), claimed })
 }
 
 /// The error and its causes, separated by colons.
@@ -136,6 +144,7 @@ mod tests {
     use std::io;
 
     use confide_channel::ChannelPhase;
+    use confide_verification::hint_for_check;
 
     use super::*;
 
@@ -171,13 +180,39 @@ mod tests {
     #[test]
     fn a_later_connection_has_to_promise_the_same() {
         let first = r#"{"guarantee": "none (simulated)", "claimed_guarantee": "gateway only"}"#;
+        let unclaimed = r#"{"guarantee": "none (simulated)", "claimed_guarantee": null}"#;
         assert!(check_guarantee(first, first).is_ok());
-        let changed = check_guarantee(first, r#"{"guarantee": "none (simulated)"}"#);
-        let json = changed.unwrap_err().to_json();
+        assert!(check_guarantee(unclaimed, unclaimed).is_ok());
+        let json = check_guarantee(first, unclaimed).unwrap_err().to_json();
         assert_eq!(
             (json["kind"].as_str(), json["check"].as_str()),
             (Some("attestation"), Some("guarantee"))
         );
-        assert!(matches!(check_guarantee("", first), Err(WebError::Usage(_))));
+        assert!(json["message"].as_str().unwrap().ends_with("(claimed: `-`)"), "{json}");
+    }
+
+    /// Issue: two verdicts without a guarantee were taken for the same promise.
+    #[test]
+    fn a_verdict_without_a_guarantee_is_like_no_other() {
+        let whole = r#"{"guarantee": "none (simulated)", "claimed_guarantee": null}"#;
+        for lacking in [
+            "",
+            "{}",
+            r#"{"claimed_guarantee": null}"#,
+            r#"{"guarantee": 1, "claimed_guarantee": null}"#,
+            r#"{"guarantee": "none (simulated)"}"#,
+            r#"{"guarantee": "none (simulated)", "claimed_guarantee": 1}"#,
+        ] {
+            for (first, later) in [(lacking, lacking), (whole, lacking), (lacking, whole)] {
+                let refused = check_guarantee(first, later);
+                assert!(matches!(refused, Err(WebError::Usage(_))), "{first} {later}");
+            }
+        }
+    }
+
+    #[test]
+    fn go_gives_the_verifiers_advice_where_it_compares_keys_itself() {
+        let hint = hint_for_check("channel_binding", None, false);
+        assert!(include_str!("../../go/client.go").contains(hint), "{hint}");
     }
 }
