@@ -36,16 +36,21 @@ page=$(free_port)
 "$confide" attest --simulate tdx --out "$work/attester" >"$work/attest"
 "$confide" attest --simulate snp --out "$work/amd" >"$work/attest"
 start model "$confide" serve --engine sim --listen 127.0.0.1:0 --ttft-ms 50 --tokens-per-second 50
-# start_gateway NAME ATTESTER BINDING: its policy lies in the file NAME.toml.
+# start_gateway NAME ATTESTER BINDING [UPSTREAM]: its policy lies in the file NAME.toml.
 start_gateway() {
-  start "$1" "$confide" gateway --listen 127.0.0.1:0 --upstream "http://$(read_ready model listen)" \
-    --simulate "$work/$2" --binding "$3"
+  start "$1" "$confide" gateway --listen 127.0.0.1:0 --upstream "${4:-http://$(read_ready model listen)}" \
+    --simulate "$work/$2" --binding "$3" --upstream-wait-s 0
   cp "$work/$2/policy.toml" "$work/$1.toml"
   "$confide" policy pin "$work/$1.toml" --digest "$(read_ready "$1" config_digest)" >"$work/pin"
 }
 start_gateway key attester key
 start_gateway session attester session
 start_gateway snp amd session
+# A documentation address (RFC 5737): a model server elsewhere, so that the gateway claims less. Its policy accepts the
+# other one too.
+start_gateway elsewhere attester key http://192.0.2.1:80
+"$confide" policy pin "$work/elsewhere.toml" --digest "$(read_ready key config_digest)" \
+  --digest "$(read_ready elsewhere config_digest)" >"$work/pin"
 start tunnel "$confide" tunnel --listen 127.0.0.1:0 --allow "127.0.0.1:$recorder" \
   --allow-origin "http://localhost:$page"
 
@@ -90,9 +95,10 @@ END
 start_page_gateway forged "$forged" "$forged_served" "$work/forged.html" $'[[listener.route]]\npaths = ["/tokenize"]'
 
 printf '{"folder": "%s", "tunnel": "ws://%s", "recorder": %s, "page": %s, "key": %s, "session": %s, "snp": %s,
-  "program": "%s", "released": "%s", "attested": %s, "served": %s, "forged": %s, "forgedServed": %s, "plain": %s}\n' \
+  "elsewhere": %s, "program": "%s", "released": "%s", "attested": %s, "served": %s, "forged": %s,
+  "forgedServed": %s, "plain": %s}\n' \
   "$work" "$(read_ready tunnel listen)" "$recorder" "$page" "$(port key)" "$(port session)" \
-  "$(port snp)" "$confide" "$PWD/web/dist/confide-page.html" "$attested" "$served" "$forged" \
+  "$(port snp)" "$(port elsewhere)" "$confide" "$PWD/web/dist/confide-page.html" "$attested" "$served" "$forged" \
   "$forged_served" "$(port tunnel)" >"$work/setup.json"
 
 flags=()

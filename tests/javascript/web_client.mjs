@@ -13,7 +13,7 @@ import { PROMPT, chat, checkChats, checkRefusals, readStream } from './web_check
 
 const setup = JSON.parse(readFileSync(process.argv[2], 'utf8'));
 const policies = Object.fromEntries(
-  ['key', 'session', 'snp'].map((name) => [name, readFileSync(`${setup.folder}/${name}.toml`, 'utf8')]));
+  ['key', 'session', 'snp', 'elsewhere'].map((name) => [name, readFileSync(`${setup.folder}/${name}.toml`, 'utf8')]));
 let checks = 0;
 
 async function check(name, run) {
@@ -22,11 +22,12 @@ async function check(name, run) {
   console.log(`web: ${name}`);
 }
 
-/** Forwards TCP to `port`, and keeps what passes: what a tunnel's operator sees. */
+/** Forwards TCP to `port`, or where it is led to later, and keeps what passes: what a tunnel's operator sees. */
 async function record(port) {
   const seen = [];
+  let target = port;
   const server = net.createServer((client) => {
-    const onward = net.connect({ host: '127.0.0.1', port });
+    const onward = net.connect({ host: '127.0.0.1', port: target });
     for (const [from, to] of [[client, onward], [onward, client]]) {
       from.on('data', (bytes) => { seen.push(bytes); to.write(bytes); });
       from.on('end', () => to.end());
@@ -34,7 +35,11 @@ async function record(port) {
     }
   });
   await new Promise((resolve) => { server.listen(setup.recorder, '127.0.0.1', resolve); });
-  return { bytes: () => Buffer.concat(seen), close: () => server.close() };
+  return {
+    bytes: () => Buffer.concat(seen),
+    leadTo: (other) => { target = other; },
+    close: () => server.close(),
+  };
 }
 
 for (const binding of ['key', 'session']) {
@@ -77,6 +82,30 @@ await check('requests to another origin and unknown options are refused', async 
   await assert.rejects(createFetch({ server, policy, proxy: 'x' }), TypeError);
   await assert.rejects(createFetch({ server, policy: 'roots = 7' }), TypeError);
   await assert.rejects(createFetch({ server: 'http://127.0.0.1', policy }), TypeError);
+  await assert.rejects(createFetch({ server, policy, binding: 'none' }), TypeError);
+  await assert.rejects(createFetch({ server, policy, binding: 'key', sessionVersion: 2 }), TypeError);
+});
+
+await check('a session version that there is none of is refused, and not rounded or wrapped', async () => {
+  const server = `https://127.0.0.1:${setup.session}`;
+  for (const sessionVersion of [0, 4, 2.5, -1, NaN, 256 + 2]) {
+    const refused = createFetch({ server, policy: policies.session, sessionVersion });
+    await assert.rejects(refused, { name: 'TypeError', message: /session version .*, wanted 1, 2 or 3/ });
+  }
+});
+
+await check('a server that claims something else than the first is refused, and what was verified stays', async () => {
+  const recorder = await record(setup.key);
+  const server = `https://127.0.0.1:${setup.recorder}`;
+  const fetch = await createFetch({ server, policy: policies.elsewhere, limits: { evidenceAgeMs: 1 } });
+  const { verification } = fetch;
+  recorder.leadTo(setup.elsewhere);
+  // The evidence becomes too old, so that the next request opens a connection.
+  await new Promise((resolve) => { setTimeout(resolve, 20); });
+  await assert.rejects(fetch('/v1/models'), { name: 'AttestationError', check: 'guarantee' });
+  assert.deepEqual(fetch.verification, verification);
+  fetch.close();
+  recorder.close();
 });
 
 await check('evidence of SEV-SNP is accepted, and refused by a policy of TDX', async () => {

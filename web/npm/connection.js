@@ -17,6 +17,8 @@ const OWN_FIELDS = [
 /** Opens a connection to `server`; resolves only if its evidence is accepted. */
 export async function openConnection(verifier, server, options, limits) {
   const { name, authority, target, host, port, label } = server;
+  // An option that cannot be used is refused before anything is dialled.
+  const session = verifier.connection(name, authority, options.binding, options.sessionVersion);
   const dialling = options.tunnel ? openTunnel(options.tunnel, target, limits) : openSocket(host, port);
   const late = () => {
     dialling.then((carrier) => carrier.close(), () => {});
@@ -29,7 +31,6 @@ export async function openConnection(verifier, server, options, limits) {
     if (!(error instanceof ConnectionError) || error.message.startsWith(label)) throw error;
     throw new ConnectionError(`${label} cannot be reached: ${error.message}`, { cause: error });
   }
-  const session = verifier.connection(name, authority, options.binding, options.sessionVersion);
   const connection = new Connection(session, carrier, server, limits);
   await connection.open();
   return connection;

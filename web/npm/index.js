@@ -27,27 +27,27 @@ export async function createFetch(options) {
   else if (!globalThis.process?.versions?.node) throw new TypeError('a page needs a `tunnel`: it has no sockets');
   const verifier = await makeVerifier(server.label, options.policy, options.collateral);
   let first;
-  let latest;
+  let accepted;
   const pool = new Pool(async () => {
     const connection = await openConnection(verifier, server, options, limits).catch((thrown) => {
       throw toError(server.label, thrown);
     });
-    latest = connection.verification;
-    first ??= latest;
+    first ??= connection.verification;
     try {
       // The caller was shown the first one.
-      checkGuarantee(JSON.stringify(first), JSON.stringify(latest));
+      checkGuarantee(JSON.stringify(first), JSON.stringify(connection.verification));
     } catch (thrown) {
       connection.close();
       throw toError(server.label, thrown);
     }
+    accepted = connection.verification;
     return connection;
   }, limits);
   // Verified before anybody relies on it.
   pool.release(await pool.acquire());
   const fetch = (input, init) => send(pool, server, limits, input, init);
   Object.defineProperty(fetch, 'verification', {
-    get: () => ({ endpoint: server.label, via: options.tunnel ?? null, ...latest }),
+    get: () => ({ endpoint: server.label, via: options.tunnel ?? null, ...accepted }),
   });
   fetch.close = () => pool.close();
   return fetch;

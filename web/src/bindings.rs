@@ -53,6 +53,13 @@ pub fn check_guarantee(first: &str, later: &str) -> Result<(), JsValue> {
     error::check_guarantee(first, later).map_err(to_js)
 }
 
+/// Reads the number of a version. It comes as JavaScript has it: an integer of Rust would wrap, and 258 would be 2.
+fn read_session_version(number: f64) -> Result<SessionVersion, WebError> {
+    let is_meant = |version: &SessionVersion| f64::from(version.number()) == number;
+    let unknown = || WebError::Usage(format!("session version {number}, wanted 1, 2 or 3"));
+    SessionVersion::ALL.into_iter().find(is_meant).ok_or_else(unknown)
+}
+
 /// A policy with which servers are judged.
 #[wasm_bindgen]
 pub struct Verifier(Arc<PolicyAppraiser>);
@@ -76,11 +83,9 @@ impl Verifier {
         name: &str,
         authority: &str,
         binding: Option<String>,
-        version: Option<u8>,
+        version: Option<f64>,
     ) -> Result<Connection, JsValue> {
-        let unknown = || to_js(WebError::Usage("session version: wanted 1, 2 or 3".into()));
-        let version = version.map(|it| SessionVersion::from_number(it).ok_or_else(unknown));
-        let version = version.transpose()?;
+        let version = version.map(read_session_version).transpose().map_err(to_js)?;
         let binding = match binding.as_deref() {
             None if version.is_some() => Binding::Session,
             None => self.0.default_binding(),
