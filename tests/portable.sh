@@ -150,12 +150,13 @@ elif build $target; then
   tried+=(aarch64)
 fi
 
-target=aarch64-apple-darwin
-status=0
-crates/cli/build_caller.sh --check $target || status=$?
-case $status in
-0) echo "portable: $target: types checked, not run here" ;;
-3) echo "skipped: portable: $target" ;;
-*) exit $status ;;
-esac
+for target in aarch64-apple-darwin x86_64-apple-darwin; do
+  status=0
+  crates/cli/build_caller.sh --check $target || status=$?
+  case $status in
+  0) echo "portable: $target: types checked, not run here" ;;
+  3) echo "skipped: portable: $target" ;;
+  *) exit $status ;;
+  esac
+done
 echo "portable: ran for ${tried[*]:-no other system}"
