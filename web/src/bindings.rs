@@ -1,4 +1,5 @@
 //! What JavaScript sees. Errors are JSON texts, which `npm/errors.js` reads.
+#![allow(unreachable_pub, reason = "wasm-bindgen exports public items only")]
 
 use std::{
     cell::{Cell, RefCell},
