@@ -14,6 +14,7 @@ exception, and `check` where the evidence is refused, or `failed`, a text, where
 open its connection with the first `ask`.
 """
 
+import codecs
 import contextlib
 import http.client
 import json
@@ -21,6 +22,7 @@ import os
 import subprocess
 import tempfile
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,8 +33,8 @@ STEP_S = 60
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a client finds the host, and what it accepts there."""
+class ClientOptions:
+    """The options of a client: where it finds the host, and what it accepts there."""
 
     server: str
     policy: Path
@@ -44,7 +46,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step came to."""
+    """The outcome of a step, as the user of the client sees it."""
 
     status: int = 0
     pieces: list[str] = field(default_factory=list)
@@ -55,17 +57,17 @@ class Outcome:
     failed: str = ""
 
 
-class Lines:
-    """A program, which is written to and read from by lines."""
+class LineProgram:
+    """A program that reads lines of JSON on standard input and writes lines of JSON on standard output."""
 
     def __init__(self, command: list[str], environment: dict[str, str] | None = None) -> None:
         self.command = command
-        self.complaints = tempfile.TemporaryFile("w+")
+        self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self.complaints,
+            stderr=self.errors,
             env={**os.environ, **(environment or {})},
             text=True,
         )
@@ -73,25 +75,42 @@ class Lines:
     def read(self) -> dict[str, Any]:
         """The next line, an object."""
         assert self.process.stdout
-        watchdog = threading.Timer(STEP_S, self.process.kill)
-        watchdog.start()
-        line = self.process.stdout.readline()
-        watchdog.cancel()
-        if not line:
-            raise AssertionError(f"{self.command}: no line within {STEP_S} s: {self.read_errors()}")
-        return dict(json.loads(line))
+        with self._limit_step():
+            line = self.process.stdout.readline()
+        try:
+            return dict(json.loads(line))
+        except ValueError:
+            text = f"{self.command}: wanted a line of JSON within {STEP_S} s, got {line!r}"
+            raise AssertionError(f"{text}: {self.read_errors()}") from None
 
     def ask(self, line: dict[str, Any]) -> dict[str, Any]:
         """Writes a line, and reads the one that answers it."""
         assert self.process.stdin
-        self.process.stdin.write(json.dumps(line) + "\n")
-        self.process.stdin.flush()
+        # A program that has ended says why where its line is read.
+        with self._limit_step(), contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps(line) + "\n")
+            self.process.stdin.flush()
         return self.read()
+
+    @contextlib.contextmanager
+    def _limit_step(self) -> Iterator[None]:
+        """Ends the program where it takes longer over a step, and so what waits for it."""
+        watchdog = threading.Timer(STEP_S, self.process.kill)
+        watchdog.start()
+        try:
+            yield
+        finally:
+            watchdog.cancel()
+
+    def wait(self) -> int:
+        """Waits for the end of the program, and gives its status."""
+        with self._limit_step():
+            return self.process.wait()
 
     def read_errors(self) -> str:
         """What the program has written to standard error so far."""
-        self.complaints.seek(0)
-        return self.complaints.read()
+        self.errors.seek(0)
+        return self.errors.read()
 
     def close(self) -> int:
         """Waits for the end of the program, whose input ends, and gives its status."""
@@ -99,13 +118,16 @@ class Lines:
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
         try:
-            return self.process.wait(STEP_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise
+            return self.wait()
         finally:
             self.process.stdout.close()
-            self.complaints.close()
+            self.errors.close()
+
+    def stop(self) -> None:
+        """Stops the program, which must end with status 0."""
+        self.process.terminate()
+        status = self.close()
+        assert status == 0, f"{self.command}: wanted status 0 after SIGTERM, got {status}"
 
 
 class DriverClient:
@@ -115,11 +137,11 @@ class DriverClient:
         self, name: str, command: list[str], environment: dict[str, str] | None = None
     ) -> None:
         self.name = name
-        self.driver = Lines(command, environment)
+        self.driver = LineProgram(command, environment)
 
-    def open(self, place: Place) -> Outcome:
-        """Makes a client for a place."""
-        members = {**vars(place), "policy": place.policy.read_text()}
+    def open(self, options: ClientOptions) -> Outcome:
+        """Makes a client with these options."""
+        members = {**vars(options), "policy": options.policy.read_text()}
         return Outcome(**self.driver.ask({"do": "open", **members}))
 
     def ask(self, body: str) -> Outcome:
@@ -128,11 +150,13 @@ class DriverClient:
 
     def close(self) -> None:
         """Closes the client that was opened last."""
-        self.driver.ask({"do": "close"})
+        outcome = Outcome(**self.driver.ask({"do": "close"}))
+        assert outcome == Outcome(), f"{self.name}: close: {outcome}"
 
     def end(self) -> None:
         """Ends the driver."""
-        self.driver.close()
+        status = self.driver.close()
+        assert status == 0, f"{self.driver.command}: wanted status 0, got {status}"
 
 
 class ConnectClient:
@@ -142,24 +166,28 @@ class ConnectClient:
 
     def __init__(self, confide: str) -> None:
         self.confide = confide
-        self.program: Lines | None = None
+        self.program: LineProgram | None = None
         self.address = ""
 
-    def open(self, place: Place) -> Outcome:
-        """Starts `confide connect` for a place."""
-        command = [self.confide, "connect", place.server, "--listen", "127.0.0.1:0"]
-        command += ["--policy", str(place.policy), "--binding", place.binding, "--json"]
-        command += ["--evidence-age-s", str(place.evidence_age_s), "--deadline-ms", "60000"]
-        if place.tunnel:
-            command += ["--via", place.tunnel]
-        if place.session_version:
-            command += ["--session-version", str(place.session_version)]
-        program = Lines(command)
-        ready = program.read()
+    def open(self, options: ClientOptions) -> Outcome:
+        """Starts `confide connect` with these options."""
+        command = [self.confide, "connect", options.server, "--listen", "127.0.0.1:0"]
+        command += ["--policy", str(options.policy), "--binding", options.binding, "--json"]
+        command += ["--evidence-age-s", str(options.evidence_age_s), "--deadline-ms", "60000"]
+        if options.tunnel:
+            command += ["--via", options.tunnel]
+        if options.session_version:
+            command += ["--session-version", str(options.session_version)]
+        program = LineProgram(command)
+        try:
+            ready = program.read()
+        except AssertionError:
+            program.close()
+            raise
         if ready.get("ready"):
             self.program, self.address = program, ready["base_url"]
             return Outcome()
-        status = program.process.wait(STEP_S)
+        status = program.wait()
         # What a person reads, not what a program does.
         text = program.read_errors().partition("confide: ")[2].strip()
         program.close()
@@ -173,25 +201,26 @@ class ConnectClient:
             headers = {"content-type": "application/json"}
             connection.request("POST", f"{url.path}/chat/completions", body, headers)
             answer = connection.getresponse()
+            decoder = codecs.getincrementaldecoder("utf-8")()
             pieces = []
             while piece := answer.read1():
-                pieces.append(piece.decode())
+                pieces.append(decoder.decode(piece))
         finally:
             connection.close()
         if answer.status == http.client.OK:
             return Outcome(answer.status, pieces)
-        error = json.loads("".join(pieces))["error"]
+        text = "".join(pieces)
+        assert text.startswith('{"error":'), f"connect: status {answer.status} with {text!r}"
+        error = json.loads(text)["error"]
         if error["code"] == "evidence_rejected":
             return read_refusal(error["message"])
         return Outcome(failed=error["message"])
 
     def close(self) -> None:
         """Stops `confide connect`."""
-        if self.program:
-            self.program.process.terminate()
-            status = self.program.close()
-            assert status == 0, f"confide connect ended with {status}"
-        self.program = None
+        program, self.program = self.program, None
+        if program:
+            program.stop()
 
     def end(self) -> None:
         """Stops `confide connect` if it still runs."""

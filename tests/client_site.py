@@ -4,18 +4,23 @@ import contextlib
 import json
 import re
 import shutil
-import signal
 import subprocess
+import threading
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from client_drivers import STEP_S, LineProgram
 from tcp_switch import TcpSwitch
 
 # Older than the 30 days for which simulated endorsements hold.
 EXPIRED_S = 40 * 24 * 3600
 # A documentation address (RFC 5737): a model server that is not on the attested machine.
-ELSEWHERE = "http://192.0.2.1:80"
+ELSEWHERE = '[[listener.upstream]]\nurl = "http://192.0.2.1:80"\n'
+CHAT_PATH = "/v1/chat/completions"
+# Where a client asks for fresh evidence in an open session (docs/channel.md).
+EVIDENCE_PATH = "/.well-known/confide/evidence"
 
 
 @dataclass(frozen=True)
@@ -24,11 +29,10 @@ class Host:
 
     attester: str
     binding: str
-    upstream: str = ""
     more: str = ""
 
 
-# Some are alike, because the access log of a host that clients must refuse has to stay empty.
+# Some are alike, because nothing may reach a host that clients must refuse.
 HOSTS = {
     **{
         f"{name} {binding}": Host(attester, binding, *more)
@@ -38,17 +42,57 @@ HOSTS = {
             ("judged", "own"),
             ("expired", "expired"),
             ("other machine", "other"),
-            ("other configuration", "own", "", '[[listener.route]]\npaths = ["/tokenize"]\n'),
+            ("other configuration", "own", '[[listener.route]]\npaths = ["/tokenize"]\n'),
             ("other claim", "own", ELSEWHERE),
         ]
     },
+    "renewed session": Host("own", "session"),
     "honest gpu session": Host("gpu", "session"),
     "judged gpu session": Host("gpu", "session"),
     "ordinary key": Host("", "none"),
+    "ordinary session": Host("", "none"),
 }
 
 # The hosts that are asked by right; nothing may be sent to the others.
-HONEST = {"honest key", "honest session", "honest gpu session"}
+HONEST = {"honest key", "honest session", "renewed session", "honest gpu session"}
+
+
+class Upstream:
+    """What stands in the place of the model server behind a host that must not be asked."""
+
+    def __init__(self) -> None:
+        # The first bytes of each request that was sent through the host.
+        self.requests: list[bytes] = []
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._make_handler(self.requests))
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.serving = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.serving.start()
+
+    def close(self) -> None:
+        """Ends the server."""
+        self.server.shutdown()
+        self.serving.join(STEP_S)
+        self.server.server_close()
+
+    @staticmethod
+    def _make_handler(requests: list[bytes]) -> type[BaseHTTPRequestHandler]:
+        class Handler(BaseHTTPRequestHandler):
+            timeout = STEP_S
+
+            def do_GET(self) -> None:
+                """Answers a question of the gateway itself, which asks for the model's name and health."""
+                self.send_error(404)
+
+            def do_POST(self) -> None:
+                """Notes a request of a client."""
+                head = f"{self.requestline}\r\n{self.headers}"
+                requests.append(head.encode() + self.rfile.read1(1024))
+                self.send_error(500)
+
+            def log_message(self, *_: Any) -> None:
+                """Says nothing: what came is in the list."""
+
+        return Handler
 
 
 class Site:
@@ -58,6 +102,8 @@ class Site:
         self.confide = confide
         self.folder = folder
         self.stack = contextlib.ExitStack()
+        # One client at a time renews evidence, so that the log of the host tells whose renewal it was.
+        self.renewal = threading.Lock()
         try:
             self._make_attesters()
             pace = ["--ttft-ms", "10", "--tokens-per-second", "200"]
@@ -73,28 +119,25 @@ class Site:
         """The file of a policy."""
         return self.folder / f"{name}.policy.toml"
 
-    def count_requests(self, host: str) -> int:
-        """How many requests a host has answered. All of them are in its log once it has ended."""
+    def read_log(self, host: str) -> list[str]:
+        """The paths that a host has answered. All of them are in its log once it has ended."""
         log = self.folder / f"{host}.access"
-        return len(log.read_text().splitlines()) if log.exists() else 0
+        lines = log.read_text().splitlines() if log.exists() else []
+        return [str(json.loads(line)["path"]) for line in lines]
 
     def close(self) -> None:
         """Ends all programs, in good order."""
         self.stack.close()
 
     def _run(self, *arguments: str) -> None:
-        subprocess.run([self.confide, *arguments], check=True, stdout=subprocess.DEVNULL)
+        command = [self.confide, *arguments]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=STEP_S)
 
     def _start(self, *arguments: str) -> dict[str, Any]:
         """Starts a server and gives its ready line; it ends by SIGTERM, which must end it with status 0."""
-        process = subprocess.Popen(
-            [self.confide, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        self.stack.callback(stop, process)
-        assert process.stdout
-        line = process.stdout.readline()
-        assert line, f"{arguments}: no ready line"
-        return dict(json.loads(line))
+        program = LineProgram([self.confide, *arguments])
+        self.stack.callback(program.stop)
+        return program.read()
 
     def _make_attesters(self) -> None:
         for name, more in [
@@ -113,6 +156,9 @@ class Site:
         state.write_text(json.dumps(saved))
 
     def _start_hosts(self) -> None:
+        self.upstreams = {name: Upstream() for name in HOSTS if name not in HONEST}
+        for upstream in self.upstreams.values():
+            self.stack.callback(upstream.close)
         file = self.folder / "hosts.toml"
         file.write_text("".join(self._describe_host(name) for name in HOSTS))
         ready = self._start("gateway", "--config", str(file))["listeners"]
@@ -122,12 +168,12 @@ class Site:
     def _describe_host(self, name: str) -> str:
         host = HOSTS[name]
         evidence = f'simulate = "{self.folder / host.attester}"\n' if host.attester else ""
-        upstream = host.upstream or f"http://{self.model['listen']}"
+        own = self.upstreams.get(name)
+        upstream = own.url if own else f"http://{self.model['listen']}"
         return (
             '[[listener]]\nkind = "terminate"\nlisten = "127.0.0.1:0"\n'
             f'binding = "{host.binding}"\n{evidence}access_log = "{self.folder / name}.access"\n'
-            f"upstream_wait_s = 0\n{host.more}"
-            f'[[listener.upstream]]\nurl = "{upstream}"\n'
+            f'upstream_wait_s = 0\n[[listener.upstream]]\nurl = "{upstream}"\n{host.more}'
         )
 
     def _start_carriers(self, switches: list[TcpSwitch], page: int) -> None:
@@ -154,9 +200,10 @@ class Site:
 
     def _write_policies(self) -> None:
         own = (self.folder / "own/policy.toml").read_text()
-        admitted = ["honest key", "honest session", "other claim key", "other claim session"]
-        own = self._pin(own, admitted)
-        gpu = self._pin((self.folder / "gpu/policy.toml").read_text(), ["honest gpu session"])
+        gpus = ["honest gpu session", "judged gpu session"]
+        changed = ["other configuration key", "other configuration session"]
+        own = self._pin(own, [name for name in HOSTS if name not in gpus + changed])
+        gpu = self._pin((self.folder / "gpu/policy.toml").read_text(), gpus)
         roots = (
             read_roots(gpu)[:1]
             + read_roots((self.folder / "other gpu/policy.toml").read_text())[1:]
@@ -190,16 +237,3 @@ def replace_line(policy: str, key: str, value: str) -> str:
 def read_roots(policy: str) -> list[str]:
     """The roots that a policy names: that of the CPU, and both of a GPU."""
     return list(re.findall(r"sha256:[0-9a-f]{64}", policy))
-
-
-def stop(process: subprocess.Popen[str]) -> None:
-    """Ends a server, which has 30 s for it."""
-    process.send_signal(signal.SIGTERM)
-    try:
-        status = process.wait(timeout=30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        status = process.wait()
-    assert process.stdout
-    process.stdout.close()
-    assert status == 0, process.args

@@ -3,10 +3,11 @@
     python tests/clients.py CONFIDE [--node NODE] [--chromium CHROMIUM] [--go PROGRAM]
 
 Each client asks an honest host through each kind of listener, and gets its answers, whole and streamed. Each refuses
-every other host through each kind of listener, before it has sent a request: the hosts' own logs show that. What its
-user then reads is the same in every language, and says what to do. All evidence is simulated. The Python client runs in
-this interpreter, which needs the packages of tests/python/requirements.txt; its native part is the library next to
-CONFIDE. A client whose program is not given is left out.
+every other host through each kind of listener, before it has sent a request: the hosts' own logs show that, and the
+servers behind them, of which each refused host has one of its own. What its user then reads is the same in every
+language, and says what to do. All evidence is simulated. The Python client runs in this interpreter, which needs the
+packages of tests/python/requirements.txt; its native part is the library next to CONFIDE. A client whose program is
+not given is left out.
 """
 
 import argparse
@@ -18,20 +19,23 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import format_exception
 from typing import Any
 
-from client_drivers import Client, ConnectClient, DriverClient, Outcome, Place
-from client_site import HONEST, HOSTS, Site
+from client_drivers import Client, ClientOptions, ConnectClient, DriverClient, Outcome
+from client_site import CHAT_PATH, EVIDENCE_PATH, HONEST, HOSTS, Site
 from tcp_switch import TcpSwitch
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 TOKENS = 12
 BINDINGS = ["key", "session"]
+SESSION_VERSIONS = [1, 2, 3]
+# Longer than it takes until a line is in the log of a host that runs.
+LOG_S = 10
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ SWAPS = [
     Fault("other claim", "other claim", "own", "guarantee", "anew"),
     Fault("ordinary server", "ordinary", "own", "evidence", "attested server"),
 ]
+# An ordinary server knows no protocol of session binding: TLS itself fails, and nothing is judged.
+UNJUDGED = ("ordinary server", "session")
 
 
 class Trial:
@@ -73,44 +79,53 @@ class Trial:
 
     def run(self) -> None:
         """Tries everything in turn."""
-        for listener in self.listeners():
+        first, *others = self.listeners()
+        for listener in [first, *others]:
             for binding in BINDINGS:
-                self.try_answers(listener, f"honest {binding}", "own")
+                self.attempt(self.try_answers, listener, f"honest {binding}", "own")
                 for fault in FAULTS[:3]:
-                    self.try_fault(listener, binding, fault)
-            self.try_fault(listener, "session", FAULTS[3])
-        self.try_answers(self.listeners()[0], "honest gpu session", "gpu")
-        for version in [1, 2, 3]:
-            self.try_answers(self.listeners()[0], "honest session", "own", version)
+                    self.attempt(self.try_fault, listener, binding, fault)
+            self.attempt(self.try_fault, listener, "session", FAULTS[3])
+        self.attempt(self.try_answers, first, "honest gpu session", "gpu")
+        for version in SESSION_VERSIONS:
+            self.attempt(self.try_answers, first, "honest session", "own", version)
         for swap in SWAPS:
             for binding in BINDINGS:
-                if f"{swap.host} {binding}" in HOSTS:
-                    self.try_swap(self.listeners()[0], binding, swap)
-        for listener in self.listeners()[1:]:
-            self.try_swap(listener, "session", SWAPS[0])
-        self.try_splice("session", SWAPS[0])
-        self.try_renewal("session", SWAPS[0])
+                self.attempt(self.try_swap, first, binding, swap)
+        for listener in others:
+            self.attempt(self.try_swap, listener, "session", SWAPS[0])
+        self.attempt(self.try_splice, first, "session", SWAPS[0])
+        self.attempt(self.try_renewal, first, "renewed session")
+
+    def attempt(self, case: Callable[..., None], *arguments: Any) -> None:
+        """Runs one case, which is named by what fails in it."""
+        try:
+            case(*arguments)
+        except Exception as error:
+            words = [it.name if isinstance(it, Fault) else str(it) for it in arguments]
+            error.add_note(f"{self.client.name}: {case.__name__}: {', '.join(words)}")
+            raise
 
     def listeners(self) -> list[str]:
         """The kinds of listeners that the client reaches. A page has no sockets but those of a tunnel."""
         kinds = ["terminate", "pass", "tunnel"]
         return kinds if self.client.name != "browser" else ["tunnel", "pass"]
 
-    def place(self, listener: str, host: str, policy: str, **more: Any) -> Place:
-        """Where the client finds what the switch leads to."""
+    def make_options(self, listener: str, host: str, policy: str, **more: Any) -> ClientOptions:
+        """Makes the options with which the client finds what the switch leads to."""
         server = f"https://127.0.0.1:{self.switch.port}"
         if listener == "pass":
             server = f"https://localhost:{self.site.passing[self.switch.port]}"
         is_tunnelled = listener == "tunnel" or self.client.name == "browser"
         tunnel = self.site.tunnel if is_tunnelled else None
         binding = host.rpartition(" ")[2]
-        return Place(server, self.site.policy(policy), binding, tunnel, **more)
+        return ClientOptions(server, self.site.policy(policy), binding, tunnel, **more)
 
     @contextlib.contextmanager
-    def hold_open(self, host: str, place: Place) -> Iterator[None]:
+    def hold_open(self, host: str, options: ClientOptions) -> Iterator[None]:
         """A client that an honest host has answered once."""
         self.switch.lead_to(self.site.ports[host])
-        outcome = self.client.open(place)
+        outcome = self.client.open(options)
         assert outcome == Outcome(), f"{self.client.name}: {host}: {outcome}"
         self.ask(host, stream=False)
         yield
@@ -128,17 +143,21 @@ class Trial:
     def try_answers(
         self, listener: str, host: str, policy: str, version: int | None = None
     ) -> None:
-        """An honest host answers, whole and streamed, with the same words."""
-        place = self.place(listener, host, policy, session_version=version)
-        with self.hold_open(host, place):
+        """An honest host answers, whole and streamed, with the same words; only what was asked for is offered to it."""
+        options = self.make_options(listener, host, policy, session_version=version)
+        with self.hold_open(host, options):
             whole, streamed = self.ask(host, stream=False), self.ask(host, stream=True)
         assert whole == streamed and len(whole.split()) == TOKENS, (whole, streamed)
+        wanted = {version} if version else set(SESSION_VERSIONS)
+        wanted = wanted if options.binding == "session" else set()
+        offered = self.switch.read_offered_versions()
+        assert offered and all(it == wanted for it in offered), f"wanted {wanted}, got {offered}"
 
     def try_fault(self, listener: str, binding: str, fault: Fault) -> None:
         """A host is refused by the first connection."""
         host = f"{fault.host} {binding}"
         self.switch.lead_to(self.site.ports[host])
-        outcome = self.client.open(self.place(listener, host, fault.policy))
+        outcome = self.client.open(self.make_options(listener, host, fault.policy))
         if outcome == Outcome():
             outcome = self.client.ask(chat(False))
             self.client.close()
@@ -147,28 +166,38 @@ class Trial:
     def try_swap(self, listener: str, binding: str, swap: Fault) -> None:
         """An honest host goes away, and another one takes its address."""
         honest = f"honest {binding}"
-        with self.hold_open(honest, self.place(listener, honest, swap.policy)):
+        with self.hold_open(honest, self.make_options(listener, honest, swap.policy)):
             self.switch.lead_to(self.site.ports[f"{swap.host} {binding}"])
             self.switch.cut()
-            self.note_refusal(swap, binding, self.ask_twice())
+            outcome = self.ask_twice()
+        if (swap.name, binding) == UNJUDGED:
+            assert outcome.failed, f"wanted a failure of TLS, got {outcome}"
+        else:
+            self.note_refusal(swap, binding, outcome)
 
-    def try_splice(self, binding: str, swap: Fault) -> None:
+    def try_splice(self, listener: str, binding: str, swap: Fault) -> None:
         """Another host takes over the open connection."""
-        honest, listener = f"honest {binding}", self.listeners()[0]
-        with self.hold_open(honest, self.place(listener, honest, swap.policy)):
+        honest = f"honest {binding}"
+        with self.hold_open(honest, self.make_options(listener, honest, swap.policy)):
             self.switch.lead_to(self.site.ports[f"{swap.host} {binding}"])
             self.switch.splice()
             self.note_refusal(swap, binding, self.ask_twice())
 
-    def try_renewal(self, binding: str, swap: Fault) -> None:
-        """Another host takes over the open connection, and is asked for fresh evidence."""
-        honest, listener = f"honest {binding}", self.listeners()[0]
-        place = self.place(listener, honest, swap.policy, evidence_age_s=1)
-        with self.hold_open(honest, place):
-            self.switch.lead_to(self.site.ports[f"{swap.host} {binding}"])
-            self.switch.splice()
+    def try_renewal(self, listener: str, host: str) -> None:
+        """Evidence that has become too old is fetched anew before the next request, on this or another connection."""
+        options = self.make_options(listener, host, "own", evidence_age_s=1)
+        with self.site.renewal, self.hold_open(host, options):
+            renewals = self.count_renewals(host)
             time.sleep(1.1)
-            self.note_refusal(swap, binding, self.ask_twice())
+            self.ask(host, stream=False)
+            until = time.monotonic() + LOG_S
+            while self.count_renewals(host) == renewals and time.monotonic() < until:
+                time.sleep(0.1)
+            assert self.count_renewals(host) > renewals, "the old evidence was good enough"
+
+    def count_renewals(self, host: str) -> int:
+        """How often the client has had evidence of a host: in an open session, or by a connection."""
+        return self.site.read_log(host).count(EVIDENCE_PATH) + self.switch.connections
 
     def ask_twice(self) -> Outcome:
         """Asks as a user does who tries again when a connection broke: the broken one is not a verdict."""
@@ -220,37 +249,42 @@ def compare_words(trials: list[Trial]) -> None:
 def check_logs(site: Site, trials: list[Trial]) -> None:
     """Hosts that were refused have been sent nothing. Those that were asked show that their logs are whole."""
     for host in HOSTS:
-        got = site.count_requests(host)
-        wanted = sum(trial.answers[host] for trial in trials) if host in HONEST else 0
-        is_right = got >= wanted > 0 if host in HONEST else got == 0
-        assert is_right, f"{host}: wanted {wanted} requests in its log, got {got}"
+        log = site.read_log(host)
+        if host in HONEST:
+            wanted, got = sum(trial.answers[host] for trial in trials), log.count(CHAT_PATH)
+            assert got == wanted > 0, f"{host}: wanted {wanted} chats in its log, got {got}"
+        else:
+            sent = site.upstreams[host].requests
+            text = f"{host}: wanted no request, got {log} in its log and {sent} behind it"
+            assert not log and not sent, text
 
 
 @contextlib.contextmanager
 def start_clients(options: argparse.Namespace, folder: Path, page: int) -> Iterator[list[Client]]:
-    """Starts the client of each language that is there."""
+    """Starts the client of each language that is there; all of them end, whatever becomes of one."""
     sys.path.insert(0, str(CHECKOUT / "tests/python"))
     from checkout_package import link_package
 
     link_package(Path(options.confide), folder / "packages")
     driver = [sys.executable, str(CHECKOUT / "tests/python/client_driver.py")]
     packages = {"PYTHONPATH": str(folder / "packages")}
-    clients: list[Client] = [
-        ConnectClient(options.confide),
-        DriverClient("Python", driver, packages),
-    ]
-    driver = [*options.node.split(), str(CHECKOUT / "tests/javascript/client_driver.mjs")]
-    if options.node:
-        clients.append(DriverClient("Node", driver))
-    if options.node and options.chromium:
-        clients.append(DriverClient("browser", [*driver, options.chromium, str(page)]))
-    if options.go:
-        clients.append(DriverClient("Go", [options.go]))
-    try:
+    with contextlib.ExitStack() as stack:
+        clients: list[Client] = []
+
+        def add(client: Client) -> None:
+            stack.callback(client.end)
+            clients.append(client)
+
+        add(ConnectClient(options.confide))
+        add(DriverClient("Python", driver, packages))
+        driver = [*options.node.split(), str(CHECKOUT / "tests/javascript/client_driver.mjs")]
+        if options.node:
+            add(DriverClient("Node", driver))
+        if options.node and options.chromium:
+            add(DriverClient("browser", [*driver, options.chromium, str(page)]))
+        if options.go:
+            add(DriverClient("Go", [options.go]))
         yield clients
-    finally:
-        for client in clients:
-            client.end()
 
 
 def free_port() -> int:
@@ -269,17 +303,16 @@ def main() -> None:
     options = parser.parse_args()
     options.confide = os.path.realpath(options.confide)
     began, page = time.monotonic(), free_port()
-    with tempfile.TemporaryDirectory() as name, start_clients(options, Path(name), page) as clients:
-        switches = [TcpSwitch() for _ in clients]
-        site = Site(options.confide, Path(name), switches, page)
-        try:
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        clients = stack.enter_context(start_clients(options, folder, page))
+        switches = [stack.enter_context(contextlib.closing(TcpSwitch())) for _ in clients]
+        with contextlib.closing(Site(options.confide, folder, switches, page)) as site:
             trials = [Trial(client, site, switch) for client, switch in zip(clients, switches)]
             with ThreadPoolExecutor(len(trials)) as threads:
                 runs = [threads.submit(trial.run) for trial in trials]
             failures = ["".join(format_exception(it)) for run in runs if (it := run.exception())]
             assert not failures, "\n".join(failures)
-        finally:
-            site.close()
         check_logs(site, trials)
     compare_words(trials)
     print(f"clients: {len(trials)} clients, {time.monotonic() - began:.0f} s")
