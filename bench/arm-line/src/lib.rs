@@ -8,7 +8,7 @@ mod programs;
 mod server;
 pub mod veth;
 
-pub use outcome::{ArmError, Outcome, exit_code, read_file};
+pub use outcome::{ArmError, Outcome, UnmetNeed, exit_code, read_file, separate_unmet_need};
 pub use programs::{find_in_path, spawn};
 pub use server::ServerProcesses;
 
@@ -45,7 +45,7 @@ pub struct Hello {
     pub note: Option<String>,
     /// Whether the harness makes an unmeasured run first; false if every run starts a new process.
     pub warming: bool,
-    /// Why the arm cannot work on this machine at all.
+    /// The need that this machine does not meet, for which the arm is left out: see [`UnmetNeed`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cannot: Option<String>,
 }

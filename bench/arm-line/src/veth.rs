@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    outcome::Outcome,
+    outcome::{ArmError, Outcome, UnmetNeed},
     programs::{find_in_path, spawn},
 };
 
@@ -48,7 +48,7 @@ impl Veth {
     /// The child must begin with [`assign_far_address`].
     ///
     /// # Errors
-    /// When a program or the privilege is missing.
+    /// [`UnmetNeed`] when a program or the privilege is missing, and any fault.
     pub fn spawn_at_far_end(&self, arguments: &[&str]) -> Outcome<Child> {
         require_namespace_programs()?;
         let this = std::env::current_exe()?;
@@ -95,8 +95,9 @@ pub fn assign_far_address(address: &str) -> Outcome<String> {
 /// more than a second are dropped.
 ///
 /// # Errors
-/// When the program `tc`, the kernel's `sch_tbf` or the privilege is missing.
+/// [`UnmetNeed`] when the program `tc`, the kernel's `sch_tbf` or the privilege is missing, and any fault.
 pub fn limit_rate(device: &str, mbit_per_s: u32) -> Outcome {
+    require_program("tc", "iproute2")?;
     let rate = format!("{mbit_per_s}mbit");
     let bucket = ["tbf", "rate", &rate, "burst", "4kb", "latency", "1s"];
     let place = ["qdisc", "add", "dev", device, "root"];
@@ -106,14 +107,15 @@ pub fn limit_rate(device: &str, mbit_per_s: u32) -> Outcome {
 /// Refuses where a program for namespaces is missing.
 ///
 /// # Errors
-/// The missing program, with its package.
+/// [`UnmetNeed`] with the missing program and its package.
 pub fn require_namespace_programs() -> Outcome {
-    for (program, package) in [("ip", "iproute2"), ("unshare", "util-linux")] {
-        if find_in_path(program).is_none() {
-            return Err(format!("no program {program} (package {package})").into());
-        }
-    }
-    Ok(())
+    require_program("ip", "iproute2")?;
+    require_program("unshare", "util-linux")
+}
+
+fn require_program(program: &str, package: &str) -> Outcome {
+    let missing = || UnmetNeed(format!("no program {program} (package {package})"));
+    find_in_path(program).map(drop).ok_or_else(|| missing().into())
 }
 
 /// Waits until `unshare` has made the namespace, which needs a moment, or has failed for want of
@@ -128,10 +130,14 @@ fn wait_for_namespace(id: &str) -> Outcome {
         match namespace(id) {
             Ok(theirs) if theirs != own => return Ok(()),
             Ok(_) => thread::sleep(POLL_INTERVAL),
-            Err(_) => break,
+            // `unshare` has ended, and has said why.
+            Err(_) => {
+                let text = "cannot make a network namespace: wanted CAP_SYS_ADMIN";
+                return Err(UnmetNeed(text.into()).into());
+            }
         }
     }
-    Err("cannot make a network namespace: wanted CAP_SYS_ADMIN".into())
+    Err("the network namespace did not appear".into())
 }
 
 /// The device of a pair in this namespace, by /proc, which shows the namespace of its reader.
@@ -149,17 +155,44 @@ fn run_ip(arguments: &[&str]) -> Outcome {
 fn run_program(program: &str, arguments: &[&str]) -> Outcome {
     let output = Command::new(program).args(arguments).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
-    if !output.status.success() {
-        let reason = String::from_utf8_lossy(&output.stderr);
-        let command = format!("{program} {}", arguments.join(" "));
-        return Err(format!("{command}: {} (CAP_NET_ADMIN)", reason.trim()).into());
+    if output.status.success() {
+        return Ok(());
     }
-    Ok(())
+    let reason = String::from_utf8_lossy(&output.stderr);
+    Err(explain_failure(&format!("{program} {}", arguments.join(" ")), reason.trim()))
+}
+
+/// Explains why `ip` or `tc` failed. The text of the kernel tells a missing privilege or module from a fault.
+fn explain_failure(command: &str, reason: &str) -> ArmError {
+    const NEEDS: &[(&str, &str)] = &[
+        ("Operation not permitted", "wanted CAP_NET_ADMIN"),
+        ("Unknown device type", "wanted the kernel's veth"),
+        ("qdisc kind is unknown", "wanted the kernel's sch_tbf"),
+    ];
+    match NEEDS.iter().find(|(text, _)| reason.contains(text)) {
+        Some((_, wanted)) => UnmetNeed(format!("{command}: {wanted}: {reason}")).into(),
+        None => format!("{command}: {reason}").into(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_privilege_or_module_is_a_need_and_anything_else_a_fault() {
+        for (reason, is_need) in [
+            ("RTNETLINK answers: Operation not permitted", true),
+            ("Error: Unknown device type.", true),
+            ("Error: Specified qdisc kind is unknown.", true),
+            ("RTNETLINK answers: File exists", false),
+            ("Cannot find device \"cfd1\"", false),
+        ] {
+            let error = explain_failure("ip link add cfd1", reason);
+            assert_eq!(error.is::<UnmetNeed>(), is_need, "{error}");
+            assert!(error.to_string().contains(reason), "{error}");
+        }
+    }
 
     #[test]
     fn the_ends_of_a_pair_lie_in_one_net_of_four_addresses() {

@@ -16,7 +16,7 @@ use std::time::Instant;
 use self::method::ClaimMethod;
 use crate::version::VERSION;
 use clap::ValueEnum;
-use confide_arm_line::{Hello, Outcome, Report, Run, Sample, serve_runs};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, separate_unmet_need, serve_runs};
 use serde_json::json;
 
 /// The statement that is claimed.
@@ -60,7 +60,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let mut method = open_method(args.statement, args.by);
+    let mut method = separate_unmet_need(open_method(args.statement, args.by))?;
     let mut hello =
         Hello::new(format!("{:?} by {:?}", args.statement, args.by).to_lowercase(), VERSION);
     match &method {
@@ -68,11 +68,11 @@ pub(crate) fn run(args: Args) -> Outcome {
             hello.guarantee = Some(method.describe_disclosure().to_owned());
             hello.note = Some(method.describe_disclosure().to_owned());
         }
-        Err(error) => hello.cannot = Some(error.to_string()),
+        Err(need) => hello.cannot = Some(need.to_string()),
     }
     serve_runs(&hello, |order| match &mut method {
         Ok(method) => measure(order, method.as_mut()),
-        Err(error) => Err(error.to_string().into()),
+        Err(need) => Err(need.to_string().into()),
     })
 }
 
@@ -100,7 +100,8 @@ fn open_method(statement: Statement, by: ProofMethod) -> Outcome<Box<dyn ClaimMe
         (Statement::Contains, ProofMethod::Circuit) => Box::new(circuit::ContainsProof::new()?),
         #[cfg(not(feature = "circuits"))]
         (Statement::Preimage | Statement::Contains, ProofMethod::Circuit) => {
-            return Err("confide-arm was built without its feature circuits".into());
+            let need = "confide-arm was built without its feature circuits";
+            return Err(confide_arm_line::UnmetNeed(need.into()).into());
         }
         _ => return Err(format!("{statement:?} is not claimed by {by:?}").into()),
     })

@@ -3,9 +3,9 @@
 //!
 //! `confide-arm link --round-trip-us 200 -- confide adapter host DIR --listen %address:0` starts the
 //! service where `%address` is the namespace's, and says the service's own ready line with `listen`
-//! replaced by the relay's. The round trip that was reached is measured and said as well. Where a
-//! namespace may not be made, the service listens on loopback behind the same relay and the ready
-//! line says why. The delay is a program's, so every figure behind it is *simulated*.
+//! replaced by the relay's. The round trip that the relay reaches over loopback is measured and said as
+//! well. Where this machine has no namespaces, the service listens on loopback behind the same relay and
+//! the ready line says why. The delay is a program's, so every figure behind it is *simulated*.
 //!
 //! Nothing is left behind: the namespace is held by the service alone, the kernel removes the veth
 //! pair with it, and the service is killed with this process, as this process is with its parent.
@@ -21,7 +21,7 @@ use std::{
 };
 
 use confide_arm_line::{
-    Outcome, spawn,
+    Outcome, separate_unmet_need, spawn,
     veth::{Veth, assign_far_address},
 };
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
@@ -52,13 +52,13 @@ pub(crate) fn run(args: Args) -> Outcome {
     if let Some(address) = &args.become_service {
         return exec_service(address, &args.command);
     }
-    let (mut service, between) = match start_behind_veth(&args.command) {
+    let (mut service, between) = match separate_unmet_need(start_behind_veth(&args.command))? {
         Ok((service, device)) => (service, format!("two network namespaces, {device}")),
-        Err(reason) => {
+        Err(need) => {
             let this = std::env::current_exe()?;
             let service =
                 spawn(Command::new(this).args(service_arguments(LOOPBACK, &args.command)))?;
-            (service, format!("loopback, no namespace: {reason}"))
+            (service, format!("loopback, no namespace: {need}"))
         }
     };
     let outcome = relay_to_service(&mut service, &args, &between);

@@ -20,7 +20,7 @@ use std::{
 
 use clap::ValueEnum;
 use confide_arm_line::{
-    Outcome,
+    Outcome, separate_unmet_need,
     veth::{Veth, assign_far_address, limit_rate},
 };
 use rustix::{
@@ -82,14 +82,15 @@ pub(crate) fn run(args: Args) -> Outcome {
     if let Some(address) = &args.far_address {
         return serve_far_end(address, &args);
     }
-    match start_far_end(&args) {
+    match separate_unmet_need(start_far_end(&args))? {
         Ok((mut far, between, to)) => {
             let outcome = relay_to_far_end(&args, &between, to);
             let _ = far.kill();
+            let _ = far.wait();
             outcome
         }
-        Err(reason) => {
-            println!("{}", json!({ "cannot": reason.to_string() }));
+        Err(need) => {
+            println!("{}", json!({ "cannot": need.to_string() }));
             Ok(())
         }
     }

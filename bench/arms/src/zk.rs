@@ -63,10 +63,12 @@ pub(crate) fn run(args: Args) -> Outcome {
     let program = program_path(args.prover, &name)?;
     let quiet = |_: Stage, _: Progress| ();
     let back = ExternalProver::new(&program, &folder, StopHandle::default(), &quiet);
-    let described = back.describe().map_err(|error| match error {
-        ProverError::Missing { .. } => format!("{name} is not built: {builder} builds it"),
-        other => other.to_string(),
-    });
+    let described = match back.describe() {
+        Err(ProverError::Missing { .. }) => {
+            Err(format!("{name} is not built: {builder} builds it"))
+        }
+        described => Ok(described?),
+    };
     let hello = make_hello(&name, stage, &described);
     let arm = ZkArm {
         stage,

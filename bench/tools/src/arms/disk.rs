@@ -2,18 +2,18 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{Read, Seek, SeekFrom, Write},
+    io::{self, ErrorKind, Read, Seek, SeekFrom, Write},
     num::NonZeroU64,
     os::{
         fd::AsRawFd,
         unix::fs::{MetadataExt, OpenOptionsExt},
     },
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use rustix::fs::{Advice, OFlags, fadvise, statvfs};
 
-use confide_arm_line::Outcome;
+use confide_arm_line::{Outcome, UnmetNeed};
 
 /// A file system that is nearly full is slow, and others need it too.
 const LEFT_FREE_BYTES: u64 = 256 << 20;
@@ -44,8 +44,8 @@ impl ScratchFile {
             )
             .into());
         }
-        let mut file = open_unnamed_file(folder, 0)?;
-        let text = |error: std::io::Error| format!("{}: {error}", folder.display());
+        let text = |error: io::Error| format!("{}: {error}", folder.display());
+        let mut file = open_unnamed_file(folder, 0).map_err(text)?;
         let mut noise = NoiseGenerator(seed);
         let mut chunk = vec![0_u8; CHUNK_BYTES];
         let mut left = bytes;
@@ -67,15 +67,24 @@ impl ScratchFile {
     }
 }
 
-/// Tries direct I/O in this folder with one page, written and read back; gives the reason if it fails.
-pub(crate) fn direct_io_refusal(folder: &Path) -> Option<String> {
+/// Tries direct I/O in this folder with one page, written and read back.
+///
+/// # Errors
+/// [`UnmetNeed`] where the file system has no direct I/O, and any fault.
+pub(crate) fn require_direct_io(folder: &Path) -> Outcome {
     let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
-    let tried = open_unnamed_file(folder, flags).and_then(|file| Ok(write_and_read_page(file)?));
-    tried.err().map(|error| format!("{}: no direct I/O: {error}", folder.display()))
+    let tried = open_unnamed_file(folder, flags).and_then(write_and_read_page);
+    tried.map_err(|error| {
+        let text = format!("{}: no direct I/O: {error}", folder.display());
+        match error.kind() {
+            ErrorKind::InvalidInput | ErrorKind::Unsupported => UnmetNeed(text).into(),
+            _ => text.into(),
+        }
+    })
 }
 
 /// Writes and reads one aligned page.
-fn write_and_read_page(mut file: File) -> std::io::Result<()> {
+fn write_and_read_page(mut file: File) -> io::Result<()> {
     const PAGE: usize = 4096;
     let mut room = vec![0x5a_u8; 2 * PAGE];
     let at = room.as_ptr().align_offset(PAGE);
@@ -154,16 +163,14 @@ fn pcie_mib_per_s(whole: &Path) -> Option<f64> {
     Some(transfers * 1e9 * payload * lanes / 8.0 / f64::from(1 << 20)).filter(|rate| *rate > 0.0)
 }
 
-fn open_unnamed_file(folder: &Path, flags: i32) -> Outcome<File> {
-    let name = format!(".confide-scratch-{}", std::process::id());
-    let path: PathBuf = folder.join(name);
-    let text = |error: std::io::Error| format!("{}: {error}", path.display());
+fn open_unnamed_file(folder: &Path, flags: i32) -> io::Result<File> {
+    let path = folder.join(format!(".confide-scratch-{}", std::process::id()));
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(true).custom_flags(flags);
     let opened = options.open(&path);
     let removed = fs::remove_file(&path);
-    let file = opened.map_err(text)?;
-    removed.map_err(text)?;
+    let file = opened?;
+    removed?;
     Ok(file)
 }
 
@@ -193,6 +200,8 @@ impl NoiseGenerator {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     fn folder(name: &str) -> PathBuf {
@@ -219,8 +228,9 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_takes_no_direct_io() {
-        assert!(direct_io_refusal(Path::new("/no/such/folder")).is_some());
+    fn a_folder_that_is_not_there_is_a_fault_and_not_a_lack_of_direct_io() {
+        let fault = require_direct_io(Path::new("/no/such/folder")).unwrap_err();
+        assert!(!fault.is::<UnmetNeed>(), "{fault}");
     }
 
     #[test]

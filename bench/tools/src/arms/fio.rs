@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use confide_arm_line::{Hello, Outcome, Report, serve_runs};
+use confide_arm_line::{Hello, Outcome, Report, separate_unmet_need, serve_runs};
 use confide_tools::ToolOutput;
 use serde_json::Value;
 
 use super::{
-    disk::{Disk, ScratchFile, direct_io_refusal, is_virtual_machine, memory_bytes},
+    disk::{Disk, ScratchFile, is_virtual_machine, memory_bytes, require_direct_io},
     tool::{ToolArm, ToolRun},
 };
 
@@ -34,10 +34,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
         .with_setting("direct", u8::from(!args.buffered))
         .with_setting("path", path);
     let mut hello = Hello { note: Some(describe_disk(&disk)), ..arm.hello()? };
-    let failure = std::fs::create_dir_all(&args.folder).err();
-    let failure = failure.map(|error| format!("{}: {error}", args.folder.display()));
-    let refusal = || if args.buffered { None } else { direct_io_refusal(&args.folder) };
-    hello.cannot = hello.cannot.or(failure).or_else(refusal);
+    std::fs::create_dir_all(&args.folder)
+        .map_err(|error| format!("cannot make {}: {error}", args.folder.display()))?;
+    if !args.buffered {
+        let need = separate_unmet_need(require_direct_io(&args.folder))?.err();
+        hello.cannot = hello.cannot.or(need.map(|need| need.to_string()));
+    }
     let mut scratch: Option<ScratchFile> = None;
     serve_runs(&hello, |run| {
         let job = arm.prepare_run(run)?;

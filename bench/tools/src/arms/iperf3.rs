@@ -8,7 +8,7 @@ use std::{
 };
 
 use confide_arm_line::{
-    Outcome, serve_runs, spawn,
+    Outcome, UnmetNeed, separate_unmet_need, serve_runs, spawn,
     veth::{Veth, assign_far_address},
 };
 
@@ -55,22 +55,22 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     let arm = ToolArm::new("iperf3", 1)?.with_setting("between", between);
     let mut hello = arm.hello()?;
-    let started = if hello.cannot.is_some() {
-        Err("left out".into())
-    } else if args.over == NetworkPath::Veth && !args.inside {
-        Err(exec_in_namespace(&["iperf3", "--over", "veth", "--inside"]).into())
-    } else {
-        Server::start(args.over)
+    let started = match &hello.cannot {
+        Some(missing) => Err(UnmetNeed(missing.clone()).into()),
+        None if args.over == NetworkPath::Veth && !args.inside => {
+            Err(exec_in_namespace(&["iperf3", "--over", "veth", "--inside"]))
+        }
+        None => Server::start(args.over),
     };
-    match started {
+    match separate_unmet_need(started)? {
         Ok(server) => {
             hello.note = Some(note.to_owned());
             let arm =
                 arm.with_setting("address", &server.address).with_setting("port", server.port);
             serve_runs(&hello, |run| Ok(arm.measure(&arm.prepare_run(run)?)?.0))
         }
-        Err(reason) => {
-            hello.cannot = hello.cannot.or(Some(reason.to_string()));
+        Err(need) => {
+            hello.cannot = Some(need.to_string());
             serve_runs(&hello, |_| Err("left out".into()))
         }
     }

@@ -8,23 +8,23 @@ use std::{
     process::{Command, Stdio},
 };
 
-use confide_arm_line::veth::require_namespace_programs;
+use confide_arm_line::{ArmError, UnmetNeed, veth::require_namespace_programs};
 
 /// Replaces this process by this program with `args` in a new network namespace; returns only where
-/// that fails, with the reason.
-pub(crate) fn exec_in_namespace(args: &[&str]) -> String {
+/// that fails, with the reason: an [`UnmetNeed`] where a program or the privilege is missing.
+pub(crate) fn exec_in_namespace(args: &[&str]) -> ArmError {
     if let Err(error) = require_namespace_programs() {
-        return error.to_string();
+        return error;
     }
     let Some(arguments) = unshare_arguments() else {
-        return "cannot make a network namespace: wanted CAP_SYS_ADMIN or user namespaces"
-            .to_owned();
+        let text = "cannot make a network namespace: wanted CAP_SYS_ADMIN or user namespaces";
+        return UnmetNeed(text.into()).into();
     };
     let Ok(this) = std::env::current_exe() else {
-        return "cannot find this program's own path".to_owned();
+        return "cannot find this program's own path".into();
     };
     let error = Command::new("unshare").args(arguments).arg("--").arg(this).args(args).exec();
-    format!("unshare: {error}")
+    format!("unshare: {error}").into()
 }
 
 /// The first arguments by which `unshare` can make a network namespace on this machine.
