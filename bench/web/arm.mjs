@@ -23,7 +23,7 @@ const NOTE = 'the client remembers no platform and no endorsements from session 
 const TEXT = { type: 'string' };
 const { values: args } = parseArgs({ options: { server: TEXT, policy: TEXT, via: TEXT, page: TEXT } });
 
-function say(line) {
+function writeLine(line) {
   process.stdout.write(`${JSON.stringify(line)}\n`);
 }
 
@@ -67,10 +67,18 @@ function findChromium() {
 async function serveRuns() {
   const { version } = JSON.parse(readFileSync(new URL('../../web/npm/package.json', import.meta.url)));
   const client = await (args.page ? openPage(args.page) : openNode());
+  try {
+    await answerRuns(client, version);
+  } finally {
+    await client.close();
+  }
+}
+
+async function answerRuns(client, version) {
   const options = { server: `https://${args.server}`, policy: readFileSync(args.policy, 'utf8'), binding: 'key' };
   if (args.via) options.tunnel = args.via;
   const { verification, metrics } = await client.call('prepare', options);
-  say({
+  writeLine({
     type: 'hello', protocol: 1, version: `confide-web ${version}, ${client.name}`,
     arm: `confide-web in ${client.name}${args.via ? ', through the tunnel' : ''}`,
     simulated: verification.simulated, guarantee: verification.guarantee, note: NOTE,
@@ -87,19 +95,18 @@ async function serveRuns() {
       const done = { type: 'done', id, metrics, wall_s: (performance.now() - start) / 1e3 };
       // A page's work is that of the browser's processes, whose CPU time the harness reads.
       if (!args.page) done.cpu_s = (user + system) / 1e6;
-      for (const sample of samples) say({ type: 'sample', id, ...sample });
-      say(done);
+      for (const sample of samples) writeLine({ type: 'sample', id, ...sample });
+      writeLine(done);
     } catch (error) {
-      say({ type: 'error', id, reason: String(error) });
+      writeLine({ type: 'error', id, reason: String(error) });
     }
   }
-  await client.close();
 }
 
 const needsFlag = args.via && !args.page && !globalThis.WebSocket;
 if (Number.parseInt(process.versions.node, 10) < NODE_MIN) {
   const cannot = `needs Node ${NODE_MIN} or later, this is ${process.version}`;
-  say({ type: 'hello', protocol: 1, arm: 'confide-web', version: '', cannot });
+  writeLine({ type: 'hello', protocol: 1, arm: 'confide-web', version: '', cannot });
 } else if (needsFlag && !process.execArgv.includes('--experimental-websocket')) {
   // Node 20 has a WebSocket behind a flag.
   const flags = ['--experimental-websocket', fileURLToPath(import.meta.url), ...process.argv.slice(2)];

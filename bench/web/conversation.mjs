@@ -7,6 +7,17 @@ const KNOWN = ['delay_ms', 'network', 'session', 'sessions', 'tokens'];
 /** Unmeasured requests at the start of a kept session, and at the start of a process's first one, as in the native arm. */
 const UNMEASURED = 2;
 const WARM_UP = 50;
+/** Round trips that each step of opening a session takes, as the native client counts them (docs/channel.md). */
+const ROUND_TRIPS = {
+  /** TCP to the server. */
+  socket: 1,
+  /** TCP to the proxy, and the upgrade, within which the proxy opens TCP to the server. */
+  tunnel: 3,
+  /** The handshake of TLS 1.3. */
+  handshake: 1,
+  /** The exchange of session binding; with key binding, the evidence comes in the handshake. */
+  evidence: { key: 0, session: 1 },
+};
 
 let options;
 let isWarm = false;
@@ -16,8 +27,8 @@ let isWarm = false;
  *
  * Resolves to what was verified, to the milliseconds of loading, and to those until the first session was open.
  */
-export async function prepare(wanted) {
-  options = wanted;
+export async function prepare(fetchOptions) {
+  options = fetchOptions;
   const start = performance.now();
   (await loadVerifier(options.policy)).free();
   const loaded = performance.now();
@@ -38,37 +49,45 @@ export async function measure({ requests, seed, params }) {
   const started = performance.now();
   const samples = [];
   let kept = null;
-  for (let number = 0; number < requests; number += 1) {
-    // The first request of a kept session opens the connection; it is not measured.
-    if (session === 'kept' && number % perSession === 0) {
-      kept?.close();
-      kept = await createFetch(options);
-      for (let count = isWarm ? UNMEASURED : WARM_UP; count > 0; count -= 1) {
-        await streamCompletion(kept, { tokens, seed, number }, performance.now());
+  try {
+    for (let number = 0; number < requests; number += 1) {
+      // The first request of a kept session opens the connection; it is not measured.
+      if (session === 'kept' && number % perSession === 0) {
+        kept?.close();
+        kept = await createFetch(options);
+        for (let count = isWarm ? UNMEASURED : WARM_UP; count > 0; count -= 1) {
+          await streamCompletion(kept, { tokens, seed, number }, performance.now());
+        }
+        isWarm = true;
       }
-      isWarm = true;
+      samples.push(await measureRequest(kept, { tokens, seed, number }, started));
     }
-    samples.push(await measureRequest(kept, { tokens, seed, number }, started));
+  } finally {
+    kept?.close();
   }
-  kept?.close();
   return samples;
+}
+
+/** Counts the round trips until a new session can carry its first application byte. */
+function countRoundTrips({ tunnel, binding }) {
+  const { socket, tunnel: tunnelled, handshake, evidence } = ROUND_TRIPS;
+  return (tunnel ? tunnelled : socket) + handshake + evidence[binding];
 }
 
 /** One measured request, over a new session without `kept`; a failure is a sample that says so. */
 async function measureRequest(kept, question, started) {
   const due = performance.now();
   const sample = { metrics: {}, at_s: (due - started) / 1e3 };
+  let opened = null;
   try {
-    const fetch = kept ?? await createFetch(options);
     if (kept) {
       sample.round_trips = 0;
     } else {
-      // TCP and TLS 1.3; through the tunnel also the upgrade, within which the proxy opens TCP.
-      sample.round_trips = options.tunnel ? 4 : 2;
+      opened = await createFetch(options);
+      sample.round_trips = countRoundTrips(options);
       sample.metrics.connect_ms = performance.now() - due;
     }
-    const { first, last, total, bytes, tokens, text } = await streamCompletion(fetch, question, due);
-    if (!kept) fetch.close();
+    const { first, last, total, bytes, tokens, text } = await streamCompletion(kept ?? opened, question, due);
     Object.assign(sample.metrics, {
       ttft_ms: first,
       last_token_ms: last,
@@ -80,6 +99,8 @@ async function measureRequest(kept, question, started) {
     sample.answer = { tokens, text_sha256: await hashText(text) };
   } catch (error) {
     sample.error = String(error);
+  } finally {
+    opened?.close();
   }
   return sample;
 }

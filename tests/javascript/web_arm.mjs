@@ -54,8 +54,9 @@ for (const [id, session] of ['new', 'kept'].entries()) {
   assert.equal(last.type, 'done', last.reason);
   assert.ok(last.metrics.module_ms > 0 && last.metrics.first_connect_ms > last.metrics.module_ms);
   assert.deepEqual(samples.map(({ answer }) => answer), answers);
-  for (const { metrics, error } of samples) {
+  for (const { metrics, error, round_trips } of samples) {
     assert.equal(error, undefined);
+    assert.equal(round_trips, session === 'kept' ? 0 : args.includes('--via') ? 4 : 2);
     assert.ok(metrics.ttft_ms > 0 && metrics.ttft_ms < metrics.last_token_ms, JSON.stringify(metrics));
     assert.ok(metrics.last_token_ms <= metrics.total_ms);
     assert.equal('connect_ms' in metrics, session === 'new');
