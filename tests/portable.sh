@@ -22,34 +22,34 @@ fail() {
   exit 1
 }
 
-# build TARGET: 1 where this machine cannot.
-build() {
+# build_caller TARGET: returns 1 where this machine cannot build for it.
+build_caller() {
   local status=0
   crates/cli/build_caller.sh "${flags[@]}" "$1" || status=$?
   [ $status -ne 3 ] || { echo "skipped: portable: $1"; return 1; }
   [ $status -eq 0 ] || exit $status
 }
 
-# answers STATUS WORDS ARGUMENTS...: the program of the other system ends with this status and says these words, and
-# CONFIDE ends and says the same, byte for byte.
-answers() {
+# check_command STATUS WORDS ARGUMENTS...: the program of the other system ends with this status and prints these words,
+# and CONFIDE ends with the same status and prints the same, byte for byte.
+check_command() {
   local status=0 other=0 wanted=$1 words=$2
   shift 2
-  timeout 60 "${program[@]}" "$@" >"$work/said" 2>&1 </dev/null || status=$?
-  timeout 60 "$confide" "$@" >"$work/said-here" 2>&1 </dev/null || other=$?
-  [ $status -eq "$wanted" ] || fail "${program[*]} $*: wanted status $wanted, got $status: $(cat "$work/said")"
-  grep -q "$words" "$work/said" || fail "${program[*]} $*: wanted '$words', got: $(cat "$work/said")"
+  timeout 60 "${program[@]}" "$@" >"$work/output" 2>&1 </dev/null || status=$?
+  timeout 60 "$confide" "$@" >"$work/output-here" 2>&1 </dev/null || other=$?
+  [ $status -eq "$wanted" ] || fail "${program[*]} $*: wanted status $wanted, got $status: $(cat "$work/output")"
+  grep -q "$words" "$work/output" || fail "${program[*]} $*: wanted '$words', got: $(cat "$work/output")"
   [ $other -eq $status ] || fail "$confide $*: wanted status $status, got $other"
-  diff "$work/said-here" "$work/said" || fail "${program[*]} $*: other words"
+  diff "$work/output-here" "$work/output" || fail "${program[*]} $*: other words"
 }
 
-# chat ADDRESS TOKENS: a streamed chat.
-chat() {
+# send_chat ADDRESS TOKENS: sends a chat, and prints its answer as it is streamed.
+send_chat() {
   curl -sS -N --max-time 60 "http://$1/v1/chat/completions" -H 'content-type: application/json' \
     -d '{"model": "sim", "stream": true, "max_tokens": '"$2"', "messages": [{"role": "user", "content": "hello"}]}'
 }
 
-# try_program NAME COMMAND...: what a first user of that system does.
+# try_program NAME COMMAND...: does what a first user of that system does.
 try_program() {
   local name=$1
   shift
@@ -59,24 +59,24 @@ try_program() {
   [ "$(head -1 "$work/version")" = "$("$confide" -V)" ] || fail "$name: another version"
 
   local quote=(verify quote "$work/sim/evidence.bin" --collateral "$work/sim/collateral.json")
-  answers 0 '^accepted  *platform only' "${quote[@]}" --policy "$work/sim/policy.toml"
-  answers 1 '^measurements  *failed  *mrtd does not match' "${quote[@]}" --policy "$work/other.toml"
-  answers 1 'check `measurements` failed: mrtd does not match' "${connect[@]}" --policy "$work/other.toml"
-  answers 1 'check `root` failed: root is not trusted' "${connect[@]}" --policy "$work/production.toml"
-  answers 2 'is not loopback' "${connect[@]}" --policy "$work/pinned.toml" --listen 0.0.0.0:0
-  answers 0 'the chain ends in intel-production' policy explain "$work/production.toml"
+  check_command 0 '^accepted  *platform only' "${quote[@]}" --policy "$work/sim/policy.toml"
+  check_command 1 '^measurements  *failed  *mrtd does not match' "${quote[@]}" --policy "$work/other.toml"
+  check_command 1 'check `measurements` failed: mrtd does not match' "${connect[@]}" --policy "$work/other.toml"
+  check_command 1 'check `root` failed: root is not trusted' "${connect[@]}" --policy "$work/production.toml"
+  check_command 2 'is not loopback' "${connect[@]}" --policy "$work/pinned.toml" --listen 0.0.0.0:0
+  check_command 0 'the chain ends in intel-production' policy explain "$work/production.toml"
   local status=0
-  "${program[@]}" gateway </dev/null >"$work/said" 2>&1 || status=$?
-  [ $status -eq 2 ] && grep -q 'has no `confide gateway`' "$work/said" || fail "$name: gateway: $(cat "$work/said")"
+  "${program[@]}" gateway </dev/null >"$work/output" 2>&1 || status=$?
+  [ $status -eq 2 ] && grep -q 'has no `confide gateway`' "$work/output" || fail "$name: gateway: $(cat "$work/output")"
 
   start "$name" "${program[@]}" "${connect[@]}" --policy "$work/pinned.toml" --listen 127.0.0.1:0 \
     --for codex --agent-file "$work/$name.toml"
   grep -q '^model_provider' "$work/$name.toml" || fail "$name: no configuration of an agent"
   local pid=${processes[-1]} address
   address=$(read_ready "$name" listen)
-  chat "$address" 8 | grep -q '^data: \[DONE\]' || fail "$name: no answer: $(cat "$work/$name.log")"
+  send_chat "$address" 8 | grep -q '^data: \[DONE\]' || fail "$name: no answer: $(cat "$work/$name.log")"
   # Ctrl-C lets the answer end, and no further one begin.
-  chat "$address" 60 >"$work/answer" &
+  send_chat "$address" 60 >"$work/answer" &
   local asked=$!
   for _ in $(seq 100); do ! grep -q '^data: ' "$work/answer" || break; sleep 0.1; done
   ! grep -q DONE "$work/answer" || fail "$name: the answer ended before Ctrl-C"
@@ -87,7 +87,7 @@ try_program() {
   status=0
   wait "$pid" || status=$?
   [ $status -eq 0 ] || fail "$name: Ctrl-C ends with status $status: $(cat "$work/$name.log")"
-  ! chat "$address" 1 >"$work/answer" 2>&1 || fail "$name: it still answers"
+  ! send_chat "$address" 1 >"$work/answer" 2>&1 || fail "$name: it still answers"
 }
 
 # try_command NAME COMMAND...: `connect -- COMMAND` leads it to the address and ends with its status, 7.
@@ -115,7 +115,7 @@ tried=()
 target=x86_64-pc-windows-gnu
 if ! wine=$(command -v wine || command -v wine64); then
   echo "skipped: portable: $target: no Wine"
-elif build $target; then
+elif build_caller $target; then
   mkdir "$work/folder"
   cp "$target_folder/$target/$folder/confide.exe" "$work/folder/"
   # Wine runs in a folder of its own, without windows, and says nothing of what it lacks.
@@ -134,8 +134,8 @@ __declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE data, SIZE_T size) { return 
   try_command windows cmd /c 'echo %OPENAI_BASE_URL%& exit 7'
   grep -q 'anyone who may read files there' "$work/windows.log" || fail "windows: the agent's file: no warning"
   mkdir "$work/store"
-  "${program[@]}" collateral show --store "$work/store" </dev/null >"$work/said" 2>&1 || fail "windows: no store"
-  grep -q 'anyone who may write there' "$work/said" || fail "windows: a store: no warning: $(cat "$work/said")"
+  "${program[@]}" collateral show --store "$work/store" </dev/null >"$work/output" 2>&1 || fail "windows: no store"
+  grep -q 'anyone who may write there' "$work/output" || fail "windows: a store: no warning: $(cat "$work/output")"
   "$wine" wineboot --kill
   tried+=(windows)
 fi
@@ -143,7 +143,7 @@ fi
 target=aarch64-unknown-linux-gnu
 if ! qemu=$(command -v qemu-aarch64 || command -v qemu-aarch64-static); then
   echo "skipped: portable: $target: no qemu-user"
-elif build $target; then
+elif build_caller $target; then
   try_program aarch64 "$qemu" -L /usr/aarch64-linux-gnu "$target_folder/$target/$folder/confide"
   [ "$(stat -c %a "$work/aarch64.toml")" = 600 ] || fail "aarch64: others can read the agent's file"
   try_command aarch64 sh -c 'echo $OPENAI_BASE_URL; exit 7'

@@ -15,21 +15,21 @@ const PAGE = `<!doctype html><title>confide-web under measurement</title><script
   globalThis.conversation = conversation;
 </script>`;
 
-function readFor(path) {
+function readServedFile(path) {
   if (path === '/') return PAGE;
   if (!/^\/(web\/npm|bench\/web)\/\w+\.(js|mjs|wasm)$/.test(path)) return null;
   return readFileSync(new URL(path.slice(1), checkout));
 }
 
 const server = createServer((request, response) => {
-  const found = readFor(request.url);
-  response.writeHead(found ? 200 : 404, {
+  const content = readServedFile(request.url);
+  response.writeHead(content ? 200 : 404, {
     'content-type': TYPES[extname(request.url)] ?? 'text/html',
     // Isolated from others, a page has a clock with steps of 5 µs; otherwise they are 100 µs.
     'cross-origin-opener-policy': 'same-origin',
     'cross-origin-embedder-policy': 'require-corp',
   });
-  response.end(found ?? undefined);
+  response.end(content ?? undefined);
 });
 server.listen(0, '127.0.0.1', () => {
   console.log(JSON.stringify({ ready: true, listen: `127.0.0.1:${server.address().port}` }));

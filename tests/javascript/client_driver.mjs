@@ -23,7 +23,7 @@ const PAGE = `<!doctype html><title>client</title><script type="module">
   window.run = run;
 </script>`;
 
-function readFor(path) {
+function readServedFile(path) {
   if (path === '/') return PAGE;
   if (path.includes('..') || !/^\/(web\/npm|tests\/javascript)\//.test(path)) return null;
   return readFileSync(new URL(path.slice(1), checkout));
@@ -32,9 +32,9 @@ function readFor(path) {
 /** Opens the page in a browser; resolves to what runs a command in it, and what ends the browser. */
 async function openPage() {
   const server = createServer((request, response) => {
-    const found = readFor(request.url);
-    response.writeHead(found ? 200 : 404, { 'content-type': TYPES[extname(request.url) || '.html'] ?? 'text/plain' });
-    response.end(found ?? undefined);
+    const content = readServedFile(request.url);
+    response.writeHead(content ? 200 : 404, { 'content-type': TYPES[extname(request.url) || '.html'] ?? 'text/plain' });
+    response.end(content ?? undefined);
   });
   await new Promise((resolve) => { server.listen(port, '127.0.0.1', resolve); });
   const browser = new Browser(chromium);

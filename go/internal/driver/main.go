@@ -16,8 +16,11 @@ import (
 	"confide.invalid/confide"
 )
 
-// The longest command in bytes: a policy and a question.
-const commandBytesMax = 1024 * 1024
+const (
+	// The longest command in bytes: a policy and a question.
+	commandBytesMax = 1024 * 1024
+	pieceBytesMax   = 64 * 1024
+)
 
 type command struct {
 	Do             string
@@ -49,19 +52,19 @@ func main() {
 	lines.Buffer(nil, commandBytesMax)
 	answers := json.NewEncoder(os.Stdout)
 	for lines.Scan() {
-		var told command
-		if err := json.Unmarshal(lines.Bytes(), &told); err != nil {
+		var order command
+		if err := json.Unmarshal(lines.Bytes(), &order); err != nil {
 			log.Fatal(err)
 		}
-		given, err := driver.run(told)
+		reply, err := driver.run(order)
 		var refused *confide.AttestationError
 		switch {
 		case errors.As(err, &refused):
-			given = answer{Refused: refused.Error(), Check: refused.Check}
+			reply = answer{Refused: refused.Error(), Check: refused.Check}
 		case err != nil:
-			given = answer{Failed: err.Error()}
+			reply = answer{Failed: err.Error()}
 		}
-		if err := answers.Encode(given); err != nil {
+		if err := answers.Encode(reply); err != nil {
 			log.Fatal(err)
 		}
 	}
@@ -70,23 +73,23 @@ func main() {
 	}
 }
 
-func (d *driver) run(told command) (answer, error) {
-	switch told.Do {
+func (d *driver) run(order command) (answer, error) {
+	switch order.Do {
 	case "open":
 		client, err := confide.NewClient(confide.Options{
-			Policy: told.Policy, Binding: told.Binding, SessionVersion: told.SessionVersion, Tunnel: told.Tunnel,
-			EvidenceAge: time.Duration(told.EvidenceAgeS) * time.Second,
+			Policy: order.Policy, Binding: order.Binding, SessionVersion: order.SessionVersion, Tunnel: order.Tunnel,
+			EvidenceAge: time.Duration(order.EvidenceAgeS) * time.Second,
 		})
 		if err != nil {
 			return answer{}, err
 		}
-		d.server, d.client = told.Server, client.HTTPClient()
+		d.server, d.client = order.Server, client.HTTPClient()
 		return answer{}, nil
 	case "close":
 		d.client.CloseIdleConnections()
 		return answer{}, nil
 	default:
-		return d.ask(told.Body)
+		return d.ask(order.Body)
 	}
 }
 
@@ -97,16 +100,16 @@ func (d *driver) ask(body string) (answer, error) {
 		return answer{}, err
 	}
 	defer response.Body.Close()
-	given := answer{Status: response.StatusCode}
-	room := make([]byte, 64*1024)
+	reply := answer{Status: response.StatusCode}
+	buffer := make([]byte, pieceBytesMax)
 	for {
-		read, err := response.Body.Read(room)
+		read, err := response.Body.Read(buffer)
 		if read > 0 {
-			given.Pieces = append(given.Pieces, string(room[:read]))
+			reply.Pieces = append(reply.Pieces, string(buffer[:read]))
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			return given, nil
+			return reply, nil
 		case err != nil:
 			return answer{}, err
 		}
