@@ -11,20 +11,29 @@ plain=
 if [ "${1:-}" = --plain ]; then plain=$(realpath -m "$2"); fi
 cd "$(dirname "$0")"
 target=wasm32-unknown-unknown
-# Both kinds have one file name: in one folder, cargo would take the one for the other.
-target_dir=${CARGO_TARGET_DIR:-target}${plain:+/plain}
+target_dir=${CARGO_TARGET_DIR:-target}
 built=$target_dir/$target/release/confide_web.wasm
+# One build at a time, where the system has a program for that.
+mkdir -p "$target_dir/$target/release"
+exec 8>"$target_dir/$target/release/confide_web.lock"
+! command -v flock >/dev/null || flock 8
+# Both kinds share the packages that they need, and have one file name, by which cargo would take the one for the other:
+# where the last one was of the other kind, its file goes, and is linked anew.
+kind=javascript
+[ -z "$plain" ] || kind=plain
+kind_file=$target_dir/$target/release/confide_web.kind
+if [ "$(cat "$kind_file" 2>/dev/null)" != $kind ]; then
+  rm -f "$kind_file" "$built" "$target_dir/$target/release/deps/confide_web.wasm"
+fi
 
 # Panics name source files: those of every machine alike, so that the digest of the package follows from its source and
 # its compiler.
 registry=${CARGO_HOME:-$HOME/.cargo}/registry/src
 rustflags="'--remap-path-prefix=$(dirname "$PWD")=/confide', '--remap-path-prefix=$registry=/registry'"
+# Randomness comes from the host (src/random.rs, src/plain/exports.rs).
+rustflags="$rustflags, '--cfg', 'getrandom_backend=\"custom\"'"
 flags=()
-if [ -n "$plain" ]; then
-  flags=(--no-default-features --features plain)
-  # Randomness comes from the host (src/plain/exports.rs).
-  rustflags="$rustflags, '--cfg', 'getrandom_backend=\"custom\"'"
-fi
+[ -z "$plain" ] || flags=(--no-default-features --features plain)
 flags+=(--target-dir "$target_dir" --config "target.$target.rustflags=[$rustflags]")
 
 has_target() { [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; }
@@ -43,6 +52,7 @@ else
     "rust-web-src and lld" >&2
   exit 3
 fi
+echo $kind >"$kind_file"
 folder=npm
 if [ -n "$plain" ]; then
   folder=$(mktemp -d)

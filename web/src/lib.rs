@@ -15,6 +15,8 @@ mod error;
 #[cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "the host calls its exports"))]
 mod plain;
 pub mod provider;
+#[cfg(all(target_arch = "wasm32", feature = "javascript"))]
+mod random;
 mod session;
 
 pub use appraiser::{AppraisalError, PeerAppraisal, PolicyAppraiser};
