@@ -14,8 +14,8 @@ from .errors import Refusal
 
 
 class AuditLog:
-    """Called by the host with an event and what it concerns. Answers and repeated refusals are counted, and written by
-    `write_counts`. Without a path the newest lines are kept in memory. Raises OSError.
+    """Called by the host with an event and what it concerns. Answers and repeated refusals are counted in the
+    session's tally, and written by `write_counts`. Without a path the newest lines are kept in memory. Raises OSError.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -27,22 +27,21 @@ class AuditLog:
         return self._log.lines
 
     def __call__(self, event: str, session: Any = None, **fields: Any) -> None:
-        """Writes a line of an event with its fields; answers are counted and written together."""
-        if event == "answered":
-            session.tally.count_answers(fields["layer"], fields["source"], fields["vectors"])
-            return
+        """Writes a line of an event with its fields; after that of a session's end its answers are refused."""
         if event == "refused" and not session.tally.count_refusal(Refusal(fields["refusal"]).code):
             return
         if event == "prepared":
             place = native.input_name(fields.pop("source"))
             fields["input"] = f"{fields.pop('layer')}/{place}"
         if event in ("goodbye", "expired", "evicted"):
-            self.write_counts(session)
+            self._write_counted(session, session.tally.close())
         self._write(event, session, json.dumps(fields))
 
     def write_counts(self, session: Any) -> None:
         """Writes what was counted of a session since its last line."""
-        counts = session.tally.take_counts()
+        self._write_counted(session, session.tally.take_counts())
+
+    def _write_counted(self, session: Any, counts: str | None) -> None:
         if counts is not None:
             self._write("counted", session, counts)
 

@@ -222,6 +222,7 @@ class BatchPreparation:
             raise Refusal("malformed")
         key = self.host.answer_key(self.session, self.index, self.batch)
         answers = answer_products(self._products, self.session.public_key, key, self.product.terms)
+        self.host.check_session(self.session)
         self.session.sequences[self.index].finish(self.batch, key)
         return answers
 
@@ -356,10 +357,18 @@ class AdapterHost:
             session.last_used = time.monotonic()
 
     def end_session(self, session: HostSession) -> None:
-        """Forgets a session with its batches."""
+        """Forgets a session with its batches; none of its connections is answered any more."""
         with self._lock:
-            self._sessions.pop(session.client, None)
+            # Another session may have the id of one that has ended.
+            if self._sessions.get(session.client) is not session:
+                return
+            del self._sessions[session.client]
         self.log("goodbye", session=session)
+
+    def check_session(self, session: HostSession) -> None:
+        """Raises `Refusal` where the session has ended."""
+        if session.tally.is_closed:
+            raise Refusal("no-session")
 
     def forget_expired_sessions(self) -> None:
         """Forgets sessions that nobody has come back to."""
@@ -390,6 +399,7 @@ class AdapterHost:
 
     def begin_batch(self, session: HostSession, input_index: int) -> BatchPreparation:
         """Begins the next batch of an input. The caller holds a place of `room` until it is answered."""
+        self.check_session(session)
         session.record_use()
         return BatchPreparation(self, session, input_index, session.sequences[input_index].begin())
 
@@ -398,8 +408,10 @@ class AdapterHost:
     ) -> tuple[Any, int | None]:
         """Answers masked vectors, uint64 [vectors, columns] below 2^k: gives [vectors, rows], and the budget left.
 
-        Counted first: what the masked scheme then refuses was asked against the rules.
+        Counted first: what the masked scheme then refuses was asked against the rules. The tally has what is answered
+        before it is given.
         """
+        self.check_session(session)
         session.record_use()
         terms = session.adapter.products[input_index].terms
         limit = self.options.answer_limit(terms.columns)
@@ -407,6 +419,7 @@ class AdapterHost:
         left = self.ledger.count_answers(*slot, limit, words.shape[0])
         key, first = session.sequences[input_index].use_counters(counter, words.shape[0])
         answers = session.adapter.products[input_index].multiply(words, key, first)
+        session.tally.count_answers(terms.layer, terms.source, words.shape[0])
         return _add_noise(answers, terms.noise_sigma, terms.bits), left
 
     def answer_key(self, session: HostSession, input_index: int, batch: int) -> bytes:

@@ -196,13 +196,6 @@ class Connection:
             raise Refusal("malformed")
         answers, left = self.host.answer_vectors(session, input_index, asked.counter, words)
         self.send(native.MaskedAnswer(left, asked.vectors, pack(answers, terms.bits)), request)
-        self.host.log(
-            "answered",
-            session=session,
-            layer=asked.layer,
-            source=asked.source,
-            vectors=asked.vectors,
-        )
 
     def _prepare(self, session: HostSession, request: int, asked: native.PrepareRequest) -> None:
         if self._upload is not None and not self._upload.ended:
@@ -225,14 +218,14 @@ class Connection:
     def _audit_error(self, session: HostSession, error: BlindError) -> None:
         if isinstance(error, StreamEnded):
             self.host.log("lost", session=session)
-        elif isinstance(error, Refusal):
-            self.host.log("refused", session=session, refusal=error.name)
+            return
+        if isinstance(error, Refusal):
+            name = error.name
         else:
-            self.host.log(
-                "refused",
-                session=session,
-                refusal="deadline" if isinstance(error, DeadlineExceeded) else "malformed",
-            )
+            name = "deadline" if isinstance(error, DeadlineExceeded) else "malformed"
+        # Where the session has ended, the line of its end says why.
+        if name != "no-session":
+            self.host.log("refused", session=session, refusal=name)
 
 
 class BatchUpload:

@@ -223,11 +223,10 @@ impl AdapterHost {
     /// Removes expired sessions, and writes the counts to the audit log.
     pub fn expire_sessions(&self) {
         for session in self.sessions.expire_sessions() {
-            self.write_tally(&session);
-            self.audit.write("expired", audit_subject(&session), Map::new());
+            self.note_session_end(&session, "expired");
         }
         for session in self.sessions.list() {
-            self.write_tally(&session);
+            self.write_counts(&session, session.tally.take_counts());
         }
         if let Some(fields) = self.before_hello.take_counts() {
             self.audit.write("counted", AuditSubject::default(), fields);
@@ -321,12 +320,11 @@ impl AdapterHost {
             public_key: Arc::new(public_key),
             tally: AuditTally::default(),
             peer: peer.prefix,
-            evicted: watch::Sender::new(false),
+            ended: watch::Sender::new(false),
             life: SessionActivity::with_one_connection(),
         })?;
         if let Some(session) = evicted {
-            self.write_tally(&session);
-            self.audit.write("evicted", audit_subject(&session), Map::new());
+            self.note_session_end(&session, "evicted");
         }
         let mut fields = Map::new();
         fields.insert("scheme".into(), hello.scheme.name().into());
@@ -365,7 +363,7 @@ impl AdapterHost {
             vectors,
         };
         let packed = adapter.queue.run_job(job).await.unwrap_or(Err(Refusal::Internal))?;
-        session.tally.count_answers(apply.layer, apply.input, apply.vectors.into());
+        session.tally.count_answers(apply.layer, apply.input, apply.vectors.into())?;
         Ok((packed, state.left))
     }
 
@@ -424,10 +422,10 @@ impl AdapterHost {
         self.turns.clone().acquire_owned().await.ok()
     }
 
-    pub(super) fn end_session(&self, session: &Arc<HostSession>) {
-        self.sessions.remove(session);
-        self.write_tally(session);
-        self.audit.write("goodbye", audit_subject(session), Map::new());
+    pub(super) fn end_session(&self, session: &HostSession) {
+        if self.sessions.remove(session) {
+            self.note_session_end(session, "goodbye");
+        }
     }
 }
 
@@ -446,7 +444,8 @@ impl AdapterHost {
     }
 
     pub(super) fn note_refusal(&self, session: &HostSession, refusal: Refusal) {
-        if session.tally.count_refusal(refusal) {
+        // Where the session has ended, the line of its end says why.
+        if refusal != Refusal::NoSession && session.tally.count_refusal(refusal) {
             self.audit.write("refused", audit_subject(session), refusal_fields(refusal));
         }
     }
@@ -472,8 +471,14 @@ impl AdapterHost {
         self.audit.write("prepared", audit_subject(session), fields);
     }
 
-    pub(super) fn write_tally(&self, session: &HostSession) {
-        if let Some(fields) = session.tally.take_counts() {
+    /// Closes the tally of a session that has ended, and writes its last lines.
+    fn note_session_end(&self, session: &HostSession, event: &str) {
+        self.write_counts(session, session.tally.close());
+        self.audit.write(event, audit_subject(session), Map::new());
+    }
+
+    fn write_counts(&self, session: &HostSession, counts: Option<Map<String, Value>>) {
+        if let Some(fields) = counts {
             self.audit.write("counted", audit_subject(session), fields);
         }
     }

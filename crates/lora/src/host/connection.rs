@@ -122,12 +122,12 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> HolderConversation<S> {
 
     /// Answers requests until a goodbye, and returns the id of the goodbye.
     async fn answer_requests(&mut self, session: &Arc<HostSession>) -> Result<u32, ProtocolError> {
-        let mut evicted = session.eviction_signal();
+        let mut ended = session.end_signal();
         loop {
             let frame = tokio::select! {
                 biased;
                 _ = wait_until_true(&mut self.stopping) => return Err(Refusal::Stopping.into()),
-                _ = wait_until_true(&mut evicted) => return Err(Refusal::NoSession.into()),
+                _ = wait_until_true(&mut ended) => return Err(Refusal::NoSession.into()),
                 frame = self.reader.read_next("a request", IDLE_DEADLINE) => frame?,
             };
             let Frame { kind, id, payload } = frame;

@@ -56,7 +56,7 @@ impl AdapterHost {
             Ok::<_, Refusal>(bytes)
         });
         let bytes = computing.await.map_err(|_| Refusal::Internal)??;
-        session.tally.count_answers(direct.layer, direct.input, 1);
+        session.tally.count_answers(direct.layer, direct.input, 1)?;
         Ok((bytes, state.left))
     }
 }

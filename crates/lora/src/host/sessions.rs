@@ -48,8 +48,8 @@ pub(crate) struct HostSession {
     pub(crate) tally: AuditTally,
     /// The peer that the hello came from.
     pub(crate) peer: Option<PeerPrefix>,
-    /// Whether the session was evicted for a new one.
-    pub(crate) evicted: watch::Sender<bool>,
+    /// Whether the session has ended: by a goodbye, by eviction for a new one, or because it expired.
+    pub(crate) ended: watch::Sender<bool>,
     pub(crate) life: Mutex<SessionActivity>,
 }
 
@@ -131,7 +131,7 @@ impl HostSessions {
         };
         let victim = victim.ok_or(Refusal::Busy)?;
         open.remove(&victim.client);
-        victim.evicted.send_replace(true);
+        victim.ended.send_replace(true);
         Ok(Some(victim))
     }
 
@@ -141,7 +141,9 @@ impl HostSessions {
         attach: &Attach,
         epoch: HostEpoch,
     ) -> Result<(SessionConnection, u16), Refusal> {
-        let session = self.lock().get(&attach.client).cloned().ok_or(Refusal::NoSession)?;
+        // The lock is held until the connection is counted, so that the session cannot end in between.
+        let open = self.lock();
+        let session = open.get(&attach.client).cloned().ok_or(Refusal::NoSession)?;
         if !bool::from(attach.token.ct_eq(&session.token))
             || attach.epoch != epoch.0
             || session.is_expired()
@@ -159,13 +161,16 @@ impl HostSessions {
         Ok((SessionConnection(session), connections))
     }
 
-    /// Forgets a session; requests on its remaining connections are refused.
-    pub(crate) fn remove(&self, session: &HostSession) {
+    /// Forgets a session and ends its remaining connections. Returns false if it had ended already.
+    pub(crate) fn remove(&self, session: &HostSession) -> bool {
         let mut open = self.lock();
-        // Another session may have the id of an evicted session by now.
-        if open.get(&session.client).is_some_and(|held| std::ptr::eq(&**held, session)) {
-            open.remove(&session.client);
+        // Another session may have the id of an ended session by now.
+        if open.get(&session.client).is_none_or(|held| !std::ptr::eq(&**held, session)) {
+            return false;
         }
+        open.remove(&session.client);
+        session.ended.send_replace(true);
+        true
     }
 
     /// Forgets the sessions that have expired and returns them.
@@ -173,7 +178,10 @@ impl HostSessions {
         let mut open = self.lock();
         let expired: Vec<_> =
             open.values().filter(|session| session.is_expired()).cloned().collect();
-        open.retain(|_, session| !session.is_expired());
+        for session in &expired {
+            open.remove(&session.client);
+            session.ended.send_replace(true);
+        }
         expired
     }
 
@@ -205,9 +213,9 @@ impl HostSession {
         life.is_used = true;
     }
 
-    /// A receiver whose value becomes true when the session is evicted for a new one.
-    pub(crate) fn eviction_signal(&self) -> watch::Receiver<bool> {
-        self.evicted.subscribe()
+    /// A receiver whose value becomes true when the session ends.
+    pub(crate) fn end_signal(&self) -> watch::Receiver<bool> {
+        self.ended.subscribe()
     }
 
     fn lock_activity(&self) -> MutexGuard<'_, SessionActivity> {

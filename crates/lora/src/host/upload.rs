@@ -171,6 +171,9 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> BatchTask<S> {
             answers
         });
         let answers = finishing.await.map_err(|_| Refusal::Internal)??;
+        if self.session.tally.is_closed() {
+            return Err(Refusal::NoSession.into());
+        }
         self.host.note_prepared_batch(&self.session, self.group, self.batch);
         self.send_answers(&answers).await
     }

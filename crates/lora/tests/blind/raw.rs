@@ -100,6 +100,10 @@ impl<'r> RawHolder<'r> {
 
     pub(crate) fn open(&mut self) -> OpenedSession {
         self.say_hello(|_| ());
+        self.read_welcome()
+    }
+
+    pub(crate) fn read_welcome(&mut self) -> OpenedSession {
         let (kind, _, payload) = self.read_frame().unwrap();
         assert_eq!(kind, FrameKind::Welcome);
         let welcome = Welcome::decode(&payload).unwrap();

@@ -5,6 +5,7 @@ use confide_lora::{
     host::{ClientList, HostOptions, WINDOW},
     protocol::{
         Attach, AttachAnswer, CiphertextBlock, FrameKind, Goodbye, MaskedAnswer, Refusal, Scheme,
+        Welcome,
     },
 };
 use confide_rlwe::SeededCiphertext;
@@ -131,6 +132,35 @@ fn two_sessions_do_not_share_counters() {
     let other = second.open();
     second.apply(&other.terms[0], 0, 1);
     assert_eq!(second.read_refusal(), (Refusal::NotPrepared, false));
+}
+
+#[test]
+fn after_a_goodbye_no_connection_is_answered_and_every_answer_is_in_the_audit_log() {
+    let test_host = test_host();
+    let mut first = RawHolder::new(test_host.runtime(), test_host.pipe());
+    let client = [7; 32];
+    first.say_hello(|hello| hello.client = client);
+    let opened = first.read_welcome();
+    first.prepare(&opened, 0);
+    let Welcome { epoch, token, .. } = opened.welcome;
+    let mut second = RawHolder::new(test_host.runtime(), test_host.pipe());
+    second.attach(&Attach { client, epoch, token });
+    assert_eq!(second.read_frame().unwrap().0, FrameKind::Attached);
+    second.apply(&opened.terms[0], 0, 2);
+    assert_eq!(second.read_frame().unwrap().0, FrameKind::Products);
+    let id = first.id();
+    first.send(FrameKind::Goodbye, id, |out| out.push(1));
+    assert_eq!(first.read_frame().unwrap().0, FrameKind::Farewell);
+    assert_eq!(second.read_refusal(), (Refusal::NoSession, true));
+    let lines: Vec<serde_json::Value> = test_host
+        .host()
+        .audit_lines()
+        .iter()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let events: Vec<_> = lines.iter().filter_map(|line| line["event"].as_str()).collect();
+    assert_eq!(events, ["hello", "prepared", "counted", "goodbye"]);
+    assert_eq!(lines[2]["vectors"], 2);
 }
 
 #[test]

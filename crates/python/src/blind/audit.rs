@@ -9,7 +9,10 @@ use confide_lora::{
 use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
-use super::{errors::value_error, messages::parse_input};
+use super::{
+    errors::{refusal_error, value_error},
+    messages::parse_input,
+};
 use crate::runtime::unix_now;
 
 /// Who was answered how often: JSON lines, appended to a file or, without a path, the newest ones in memory. Raises
@@ -19,7 +22,7 @@ pub(crate) struct AuditLog {
     log: host::AuditLog,
 }
 
-/// The answers and refusals of a session since its last line.
+/// The answers and refusals of a session since its last line, until the session ends.
 #[pyclass(frozen, module = "confide._native")]
 pub(crate) struct AuditTally {
     tally: host::AuditTally,
@@ -67,13 +70,14 @@ impl AuditTally {
         Self { tally: host::AuditTally::default() }
     }
 
-    /// Counts answered vectors of one input.
-    fn count_answers(&self, layer: u32, source: u8, vectors: u64) -> PyResult<()> {
-        self.tally.count_answers(layer, parse_input(source)?, vectors);
-        Ok(())
+    /// Counts vectors of one input before they are answered. Raises `Refusal` where the session has ended.
+    fn count_answers(&self, py: Python<'_>, layer: u32, source: u8, vectors: u64) -> PyResult<()> {
+        let counted = self.tally.count_answers(layer, parse_input(source)?, vectors);
+        counted.map_err(|refusal| refusal_error(py, refusal))
     }
 
-    /// Counts a refusal by its code; says whether it is the first of its kind since the last line.
+    /// Counts a refusal by its code. Says whether it needs a line of its own: the first of its kind since the last
+    /// line does, and every one after the session's end.
     fn count_refusal(&self, code: u8) -> PyResult<bool> {
         let refusal = Refusal::from_code_and_detail(code, 0);
         let refusal = refusal.ok_or_else(|| value_error(format!("refusal: {code} is unknown")))?;
@@ -83,6 +87,17 @@ impl AuditTally {
     /// Gives the counts as the fields of a line, a JSON object, and forgets them; `None` where there are none.
     fn take_counts(&self) -> Option<String> {
         self.tally.take_counts().map(|fields| Value::Object(fields).to_string())
+    }
+
+    /// Ends the session: gives the last counts as `take_counts` does, and nothing is counted after them.
+    fn close(&self) -> Option<String> {
+        self.tally.close().map(|fields| Value::Object(fields).to_string())
+    }
+
+    /// Whether the session has ended.
+    #[getter]
+    fn is_closed(&self) -> bool {
+        self.tally.is_closed()
     }
 }
 

@@ -144,7 +144,7 @@ class AuditTest(unittest.TestCase):
         session = Subject()
         log("hello", session=session, scheme="masked")
         for vectors in (2, 3):
-            log("answered", session=session, layer=4, source=1, vectors=vectors)
+            session.tally.count_answers(4, 1, vectors)
         for _ in range(3):
             log("refused", session=session, refusal="counter-used")
         log("prepared", session=session, layer=4, source=2, batch=0, vectors=256)
@@ -161,6 +161,20 @@ class AuditTest(unittest.TestCase):
         self.assertEqual((counted["vectors"], counted["inputs"]), (5, {"4/attention-output": 5}))
         self.assertEqual(counted["refused"], {"counter-used": 3})
         self.assertNotIn("client", lines[-1])
+
+    def test_nothing_is_answered_after_the_line_of_a_sessions_end(self) -> None:
+        for event in ("goodbye", "expired", "evicted"):
+            log, session = AuditLog(), Subject()
+            session.tally.count_answers(4, 1, 2)
+            log(event, session=session)
+            self.assertTrue(session.tally.is_closed)
+            with self.assertRaises(Refusal) as caught:
+                session.tally.count_answers(4, 1, 3)
+            self.assertEqual(caught.exception.name, "no-session")
+            log.write_counts(session)
+            lines = [json.loads(line) for line in log.lines]
+            self.assertEqual([line["event"] for line in lines], ["counted", event])
+            self.assertEqual(lines[0]["vectors"], 2)
 
     def test_a_file_is_appended_to(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

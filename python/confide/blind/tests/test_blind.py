@@ -27,6 +27,7 @@ from confide.blind.errors import (
     HostLost,
     HostRefused,
     HostRestarted,
+    ProtocolError,
     Refusal,
 )
 from confide.blind.tests import adapters, hosts, reference
@@ -57,13 +58,19 @@ class Raw:
             self.channel, self.session.context, self.session.secret, self.session.terms[input_index]
         )
 
-    def apply(self, batch: batches.MaskBatch, counter: int, input_index: int = 0) -> numpy.ndarray:
+    def apply(
+        self,
+        batch: batches.MaskBatch,
+        counter: int,
+        input_index: int = 0,
+        over: channel.Channel | None = None,
+    ) -> numpy.ndarray:
         terms_of = self.session.terms[input_index]
         words = numpy.zeros((1, terms_of.columns), numpy.uint64)
         request = native.MaskedRequest(
             terms_of.layer, terms_of.source, counter, 1, pack.pack(words, terms_of.bits)
         )
-        answer = self.channel.request(request, native.MaskedAnswer)
+        answer = (over or self.channel).request(request, native.MaskedAnswer)
         products = pack.unpack(answer.packed, terms_of.bits, 1, terms_of.rows)
         assert products is not None
         return products
@@ -187,6 +194,24 @@ class HostTests(Base):
         with self.assertRaises(Refusal) as caught:
             raw.apply(batch, 999_999)
         self.assertEqual(caught.exception.name, "not-prepared")
+
+    def test_after_a_goodbye_no_connection_is_answered_and_every_answer_is_audited(self) -> None:
+        audit_log = self.folder.parent / "audit"
+        host = self.start("--audit-log", str(audit_log))
+        raw, other = self.raw(host), self.stream(host)
+        batch = raw.prepare()
+        other.attach(raw.session.attach)
+        raw.apply(batch, 5, over=other)
+        raw.channel.say_goodbye(session=True)
+        # A host may close the connection before the request reaches it.
+        with self.assertRaises((Refusal, ProtocolError)) as caught:
+            raw.apply(batch, 6, over=other)
+        if isinstance(caught.exception, Refusal):
+            self.assertEqual(caught.exception.name, "no-session")
+        lines = [json.loads(line) for line in audit_log.read_text().splitlines()]
+        self.assertEqual(lines[-1]["event"], "goodbye")
+        counted = [line["vectors"] for line in lines if line["event"] == "counted"]
+        self.assertEqual(sum(counted), 1)
 
     def test_answers_of_one_batch_are_no_equations_about_a(self) -> None:
         raw = self.raw(self.start())
