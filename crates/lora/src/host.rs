@@ -30,7 +30,7 @@ pub use adapter_host::{AdapterHost, ChannelPeer, HostOptions, PARAMETERS_DEFAULT
 pub use audit::{AuditLog, AuditSubject};
 pub use error::HostError;
 pub use group::weights_digest;
-pub use ledger::AnswerLedger;
+pub use ledger::{AnswerLedger, LedgerError};
 pub use peers::{HostLimits, PeerPrefix};
 pub use sessions::BATCHES_MAX;
 pub use tally::{AuditTally, input_name};

@@ -163,9 +163,9 @@ def _run_host(given: argparse.Namespace) -> int:
         server.run()
     finally:
         server.stop()
-        server_host.ledger.write_exact_counts()
         server_host.write_counts()
         log("stopped")
+        server_host.ledger.write_exact_counts()
     return 0
 
 

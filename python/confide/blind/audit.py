@@ -6,6 +6,7 @@ The native part counts and writes; who is who is here.
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from .errors import Refusal
 
 class AuditLog:
     """Called by the host with an event and what it concerns. Answers and repeated refusals are counted in the
-    session's tally, and written by `write_counts`. Without a path the newest lines are kept in memory. Raises OSError.
+    session's tally, and written by `write_counts`. Without a path the newest lines are kept in memory. Raises `OSError`
+    for a file that cannot be opened. A line that cannot be written is reported on standard error, and counted in the
+    next one that is.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -46,8 +49,10 @@ class AuditLog:
             self._write("counted", session, counts)
 
     def _write(self, event: str, session: Any, fields: str) -> None:
-        if session is None:
-            self._log.write(event, None, None, None, fields)
-        else:
-            names = session.account_name, session.adapter.name
-            self._log.write(event, session.client, *names, fields)
+        subject: tuple[bytes | None, str | None, str | None] = (None, None, None)
+        if session is not None:
+            subject = (session.client, session.account_name, session.adapter.name)
+        try:
+            self._log.write(event, *subject, fields)
+        except OSError as error:
+            print(f"adapter host: the audit log cannot be written: {error}", file=sys.stderr)

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import hmac
 import os
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -416,7 +417,11 @@ class AdapterHost:
         terms = session.adapter.products[input_index].terms
         limit = self.options.answer_limit(terms.columns)
         slot = self._count_key(session, input_index)
-        left = self.ledger.count_answers(*slot, limit, words.shape[0])
+        try:
+            left = self.ledger.count_answers(*slot, limit, words.shape[0])
+        except OSError as error:
+            print(f"adapter host: the budget file cannot be written: {error}", file=sys.stderr)
+            raise Refusal("internal") from error
         key, first = session.sequences[input_index].use_counters(counter, words.shape[0])
         answers = session.adapter.products[input_index].multiply(words, key, first)
         session.tally.count_answers(terms.layer, terms.source, words.shape[0])

@@ -229,7 +229,7 @@ impl AdapterHost {
             self.write_counts(&session, session.tally.take_counts());
         }
         if let Some(fields) = self.before_hello.take_counts() {
-            self.audit.write("counted", AuditSubject::default(), fields);
+            self.write_audit_line("counted", AuditSubject::default(), fields);
         }
     }
 
@@ -251,7 +251,7 @@ impl AdapterHost {
         let mut fields = Map::new();
         fields.insert("requests".into(), counts.1.into());
         fields.insert("rounds_of_products".into(), counts.0.into());
-        self.audit.write("stopped", AuditSubject::default(), fields);
+        self.write_audit_line("stopped", AuditSubject::default(), fields);
         if let Err(error) = self.ledger.write_exact_counts() {
             tracing::warn!(%error, "the exact counts cannot be written to the budget file");
         }
@@ -330,7 +330,7 @@ impl AdapterHost {
         fields.insert("scheme".into(), hello.scheme.name().into());
         fields.insert("attested".into(), peer.attested.into());
         fields.insert("simulated".into(), peer.simulated.into());
-        self.audit.write("hello", audit_subject(&seat.0), fields);
+        self.write_audit_line("hello", audit_subject(&seat.0), fields);
         Ok((seat, welcome))
     }
 
@@ -381,7 +381,10 @@ impl AdapterHost {
             self.ledger.count_in_memory(slot, width, session.allowance, vectors)?;
         if let Some(unwritten) = unwritten {
             let writing = tokio::task::spawn_blocking(|| unwritten.write());
-            writing.await.map_err(|_| Refusal::Internal)??;
+            writing.await.map_err(|_| Refusal::Internal)?.map_err(|error| {
+                tracing::error!(%error, "the budget file cannot be written: requests are refused");
+                Refusal::Internal
+            })?;
         }
         Ok(state)
     }
@@ -439,14 +442,14 @@ impl AdapterHost {
             _ => Refusal::Malformed,
         };
         if self.before_hello.count_refusal(refusal) {
-            self.audit.write("refused", AuditSubject::default(), refusal_fields(refusal));
+            self.write_audit_line("refused", AuditSubject::default(), refusal_fields(refusal));
         }
     }
 
     pub(super) fn note_refusal(&self, session: &HostSession, refusal: Refusal) {
         // Where the session has ended, the line of its end says why.
         if refusal != Refusal::NoSession && session.tally.count_refusal(refusal) {
-            self.audit.write("refused", audit_subject(session), refusal_fields(refusal));
+            self.write_audit_line("refused", audit_subject(session), refusal_fields(refusal));
         }
     }
 
@@ -454,7 +457,7 @@ impl AdapterHost {
         match error {
             ProtocolError::Refused(refusal) => self.note_refusal(session, *refusal),
             ProtocolError::Io(_) | ProtocolError::StreamEnded { .. } => {
-                self.audit.write("lost", audit_subject(session), Map::new());
+                self.write_audit_line("lost", audit_subject(session), Map::new());
             }
             ProtocolError::Deadline { .. } => self.note_refusal(session, Refusal::Deadline),
             _ => self.note_refusal(session, Refusal::Malformed),
@@ -468,18 +471,24 @@ impl AdapterHost {
         fields.insert("input".into(), input.into());
         fields.insert("batch".into(), batch.into());
         fields.insert("vectors".into(), session.context.n().into());
-        self.audit.write("prepared", audit_subject(session), fields);
+        self.write_audit_line("prepared", audit_subject(session), fields);
     }
 
     /// Closes the tally of a session that has ended, and writes its last lines.
     fn note_session_end(&self, session: &HostSession, event: &str) {
         self.write_counts(session, session.tally.close());
-        self.audit.write(event, audit_subject(session), Map::new());
+        self.write_audit_line(event, audit_subject(session), Map::new());
+    }
+
+    fn write_audit_line(&self, event: &str, subject: AuditSubject<'_>, fields: Map<String, Value>) {
+        if let Err(error) = self.audit.write(event, subject, fields) {
+            tracing::error!(%error, "the audit log cannot be written");
+        }
     }
 
     fn write_counts(&self, session: &HostSession, counts: Option<Map<String, Value>>) {
         if let Some(fields) = counts {
-            self.audit.write("counted", audit_subject(session), fields);
+            self.write_audit_line("counted", audit_subject(session), fields);
         }
     }
 }

@@ -60,9 +60,17 @@ impl AuditLog {
         Ok(Self { clock, sink: Mutex::new(sink) })
     }
 
-    /// Writes one line. Lines that cannot be written are counted, and the next written line contains
-    /// the count.
-    pub fn write(&self, event: &str, subject: AuditSubject<'_>, more: Map<String, Value>) {
+    /// Writes one line.
+    ///
+    /// # Errors
+    /// If the line cannot be written. Lost lines are counted, and the next written line contains the
+    /// count.
+    pub fn write(
+        &self,
+        event: &str,
+        subject: AuditSubject<'_>,
+        more: Map<String, Value>,
+    ) -> io::Result<()> {
         let mut line = json!({ "time": (self.clock)(), "event": event });
         if let Value::Object(fields) = &mut line {
             let mut put = |name: &str, value: Option<String>| {
@@ -76,7 +84,7 @@ impl AuditLog {
             fields.extend(more);
         }
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
-        sink.append(line);
+        sink.append(line)
     }
 
     /// The lines in memory, the oldest first; empty for a log that goes to a file.
@@ -89,7 +97,7 @@ impl AuditLog {
 }
 
 impl AuditSink {
-    fn append(&mut self, mut line: Value) {
+    fn append(&mut self, mut line: Value) -> io::Result<()> {
         match self {
             AuditSink::Memory { lines, dropped } => {
                 if lines.len() == LINES_KEPT {
@@ -98,6 +106,7 @@ impl AuditSink {
                 }
                 insert_nonzero_count(&mut line, "lines_dropped", *dropped);
                 lines.push_back(line.to_string());
+                Ok(())
             }
             AuditSink::File { path, file, bytes, limit, lost } => {
                 insert_nonzero_count(&mut line, "lines_lost", *lost);
@@ -106,11 +115,9 @@ impl AuditSink {
                     .and_then(|()| file.write_all(text.as_bytes()));
                 match written {
                     Ok(()) => (*bytes, *lost) = (*bytes + text.len() as u64, 0),
-                    Err(error) => {
-                        *lost += 1;
-                        tracing::error!(%error, lost, "the audit log cannot be written");
-                    }
+                    Err(_) => *lost += 1,
                 }
+                written
             }
         }
     }
@@ -155,7 +162,7 @@ mod tests {
         let log = AuditLog::in_memory(|| 1_700_000_000);
         let mut more = Map::new();
         more.insert("vectors".into(), 3.into());
-        log.write("answered", subject(), more);
+        log.write("answered", subject(), more).unwrap();
         let line: Value = serde_json::from_str(&log.lines()[0]).unwrap();
         assert_eq!(line["time"], 1_700_000_000);
         assert_eq!(line["event"], "answered");
@@ -167,7 +174,7 @@ mod tests {
     fn memory_keeps_the_newest_lines_and_says_how_many_went() {
         let log = AuditLog::in_memory(|| 0);
         for _ in 0..LINES_KEPT + 2 {
-            log.write("answered", subject(), Map::new());
+            log.write("answered", subject(), Map::new()).unwrap();
         }
         let lines = log.lines();
         assert_eq!(lines.len(), LINES_KEPT);
@@ -182,12 +189,33 @@ mod tests {
         let path = folder.join("audit.jsonl");
         let log = AuditLog::to_file_with_limit(&path, || 0, 300).unwrap();
         for _ in 0..10 {
-            log.write("answered", subject(), Map::new());
+            log.write("answered", subject(), Map::new()).unwrap();
         }
         let (new, old) = (std::fs::read(&path).unwrap(), folder.join("audit.jsonl.1"));
         let old = std::fs::read(old).unwrap();
         assert!(new.len() < 450 && old.len() < 450, "{} {}", new.len(), old.len());
         assert!(new.ends_with(b"}\n"));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_written_is_an_error_and_the_next_one_counts_it() {
+        let folder =
+            std::env::temp_dir().join(format!("confide-audit-lost-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("audit.jsonl");
+        let log = AuditLog::to_file_with_limit(&path, || 0, 1).unwrap();
+        let write = || log.write("answered", subject(), Map::new());
+        write().unwrap();
+        // The file is full, and cannot be renamed.
+        std::fs::remove_file(&path).unwrap();
+        for _ in 0..2 {
+            assert_eq!(write().unwrap_err().kind(), io::ErrorKind::NotFound);
+        }
+        std::fs::write(&path, "").unwrap();
+        write().unwrap();
+        let line: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!(line["lines_lost"], 2);
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

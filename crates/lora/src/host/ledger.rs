@@ -17,6 +17,18 @@ pub struct AnswerLedger {
     file: Option<Arc<BudgetFile>>,
 }
 
+/// The reason why answers were not counted; they must not be given.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LedgerError {
+    /// The budget is too small ([`Refusal::Budget`]), or there are too many counts ([`Refusal::Busy`]).
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The budget file cannot be written.
+    #[error("budget file: {0}")]
+    File(#[from] io::Error),
+}
+
 /// Counts that have to be on disk before the answer is sent.
 pub(super) struct UnwrittenCount {
     file: Arc<BudgetFile>,
@@ -57,17 +69,18 @@ impl AnswerLedger {
     /// budget is too small for all of them, none is counted.
     ///
     /// # Errors
-    /// [`Refusal::Budget`], [`Refusal::Busy`] if there are too many counts, and [`Refusal::Internal`] if
-    /// the file cannot be written.
+    /// If the budget is used up, there are too many counts, or the file cannot be written.
     pub fn count_answers(
         &self,
         slot: CounterSlot,
         width: usize,
         allowance: AnswerAllowance,
         vectors: u64,
-    ) -> Result<BudgetState, Refusal> {
+    ) -> Result<BudgetState, LedgerError> {
         let (state, unwritten) = self.count_in_memory(slot, width, allowance, vectors)?;
-        unwritten.map_or(Ok(()), UnwrittenCount::write)?;
+        if let Some(unwritten) = unwritten {
+            unwritten.write()?;
+        }
         Ok(state)
     }
 
@@ -105,10 +118,7 @@ impl AnswerLedger {
 
 impl UnwrittenCount {
     /// Writes the line and synchronises it, which takes milliseconds.
-    pub(super) fn write(self) -> Result<(), Refusal> {
-        self.file.ensure_recorded(self.slot, self.used, self.limit).map_err(|error| {
-            tracing::error!(%error, "the budget file cannot be written: requests are refused");
-            Refusal::Internal
-        })
+    pub(super) fn write(self) -> io::Result<()> {
+        self.file.ensure_recorded(self.slot, self.used, self.limit)
     }
 }

@@ -6,7 +6,7 @@ use confide_lora::{AnswerAllowance, CounterSlot, host};
 use pyo3::{prelude::*, types::PyBytes};
 
 use super::{
-    errors::{adapter_error, refusal_error},
+    errors::{adapter_error, refusal_error, value_error},
     messages::parse_input,
 };
 
@@ -65,7 +65,8 @@ impl AnswerLedger {
     }
 
     /// Counts `vectors` answers of one account, digest of weights, layer and input before they are given: all of them
-    /// or, where `limit` does not allow them, none. Gives those left, `None` without a limit. Raises `Refusal`.
+    /// or, where `limit` does not allow them, none. Gives those left, `None` without a limit. Raises `Refusal`, and
+    /// `OSError` where the file cannot be written: the answers must not be given then.
     #[expect(clippy::too_many_arguments, reason = "they name one count")]
     fn count_answers(
         &self,
@@ -79,7 +80,12 @@ impl AnswerLedger {
     ) -> PyResult<Option<u64>> {
         let slot = make_slot(account, weights, layer, source)?;
         let counted = py.detach(|| self.ledger.count_answers(slot, 0, allowance(limit), vectors));
-        Ok(counted.map_err(|refusal| refusal_error(py, refusal))?.left)
+        let state = counted.map_err(|error| match error {
+            host::LedgerError::Refused(refusal) => refusal_error(py, refusal),
+            host::LedgerError::File(error) => error.into(),
+            other => value_error(other.to_string()),
+        })?;
+        Ok(state.left)
     }
 
     /// Gives the answers left of a limit.

@@ -39,7 +39,8 @@ impl AuditLog {
         Ok(Self { log })
     }
 
-    /// Writes one line: an event, whom it concerns as far as they are given, and further fields, a JSON object.
+    /// Writes one line: an event, whom it concerns as far as they are given, and further fields, a JSON object. Raises
+    /// `OSError`; the next line that is written has the number of lost ones.
     fn write(
         &self,
         py: Python<'_>,
@@ -52,8 +53,7 @@ impl AuditLog {
         let fields: Map<String, Value> =
             serde_json::from_str(fields).map_err(|error| value_error(error.to_string()))?;
         let subject = AuditSubject { client: client.as_ref(), account, adapter };
-        py.detach(|| self.log.write(event, subject, fields));
-        Ok(())
+        Ok(py.detach(|| self.log.write(event, subject, fields))?)
     }
 
     /// The lines in memory, the oldest first.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import os
+import resource
 import tempfile
 import unittest
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +23,17 @@ from confide.blind.peers import HostLimits, PreparationSlots, evict_for_session,
 
 # An account, a digest of weights, a layer and an input.
 SLOT = bytes([1] * 32), bytes([2] * 32), 3, 2
+
+
+@contextlib.contextmanager
+def no_file_grows() -> Iterator[None]:
+    """A full disk, as far as this process is concerned."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @dataclass
@@ -65,6 +80,11 @@ class BudgetTest(unittest.TestCase):
         del again
         # A crash counts what was written ahead, which is a 32nd of the budget at most.
         self.assertIn(native.AnswerLedger(self.path).count_left(*SLOT, 127), range(22, 27))
+
+    def test_answers_that_cannot_be_counted_on_the_disk_are_an_error(self) -> None:
+        ledger = native.AnswerLedger(self.path)
+        with no_file_grows(), self.assertRaises(OSError):
+            ledger.count_answers(*SLOT, 127, 1)
 
     def test_without_a_file_counts_are_in_memory_and_without_a_budget_none_is_left_over(
         self,
@@ -186,6 +206,19 @@ class AuditTest(unittest.TestCase):
             self.assertEqual(log.lines, [])
             with self.assertRaises(OSError):
                 AuditLog(Path(folder))
+
+    def test_a_line_that_cannot_be_written_is_reported_and_the_next_one_counts_it(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "audit"
+            log = AuditLog(path)
+            with no_file_grows(), contextlib.redirect_stderr(io.StringIO()) as reported:
+                log("stopped")
+                with self.assertRaises(OSError):
+                    log._log.write("stopped", None, None, None, "{}")
+            self.assertIn("the audit log cannot be written", reported.getvalue())
+            log("stopped")
+            (line,) = path.read_text().splitlines()
+            self.assertEqual(json.loads(line)["lines_lost"], 2)
 
 
 class LimitTest(unittest.TestCase):
