@@ -21,10 +21,11 @@ mod queue;
 mod sequences;
 mod sessions;
 mod tally;
+mod trusted_file;
 mod upload;
 mod writer;
 
-pub use accounts::{Account, CLIENTS_BYTES_MAX, ClientList, ClientListError};
+pub use accounts::{Account, ClientList, ClientListError};
 pub(crate) use adapter_host::SECURITY_BITS_MIN;
 pub use adapter_host::{AdapterHost, ChannelPeer, HostOptions, PARAMETERS_DEFAULT};
 pub use audit::{AuditLog, AuditSubject};

@@ -170,13 +170,7 @@ def _run_host(given: argparse.Namespace) -> int:
 
 
 def _options(given: argparse.Namespace) -> HostOptions:
-    clients = native.ClientList("")
-    if given.clients:
-        with given.clients.open() as file:
-            text = file.read(native.ClientList.BYTES_MAX + 1)
-        clients = native.ClientList(text)
-        if len(text) > native.ClientList.BYTES_MAX or clients.is_empty:
-            raise ValueError(f"{given.clients}: wanted 1 to 4096 clients")
+    clients = native.ClientList.read(given.clients) if given.clients else native.ClientList("")
     allowance = BELOW_WIDTH if given.budget is None else given.budget
     return HostOptions(
         parameters.find_set(given.parameters, given.dangerous_parameters),

@@ -2,16 +2,11 @@
 
 use std::path::Path;
 
-use confide_lora::host::{CLIENTS_BYTES_MAX, ClientList};
+use confide_lora::host::ClientList;
 
-use crate::{error::CliError, files::read_text};
+use crate::error::CliError;
 
 /// Reads a list of clients: names, each with the SHA-256 of its credential.
 pub(crate) fn read_clients(path: &Path) -> Result<ClientList, CliError> {
-    let text = read_text(path, CLIENTS_BYTES_MAX, "a list of clients")?;
-    let clients = ClientList::parse(&text).map_err(CliError::in_file(path))?;
-    if clients.is_empty() {
-        return Err(CliError::new(format!("{} names no client", path.display())));
-    }
-    Ok(clients)
+    ClientList::read(path).map_err(CliError::in_file(path))
 }

@@ -1,17 +1,18 @@
 //! The accounts for which answers are counted. They do not depend on the key of a session, because a
 //! new key costs nothing.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fs::OpenOptions, io::Read, path::Path};
 
 use sha2::{Digest, Sha256};
 
+use super::trusted_file::open_trusted_file;
 use crate::protocol::Refusal;
 
 /// The greatest number of clients in one list.
 const CLIENTS_MAX: usize = 4096;
 
 /// The greatest length of the text of a list of clients, in bytes.
-pub const CLIENTS_BYTES_MAX: u64 = 1024 * 1024;
+const LIST_BYTES_MAX: u64 = 1024 * 1024;
 
 /// An account for which answers are counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +36,18 @@ pub struct ClientList {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientListError {
+    /// The file cannot be read, or others than its owner may write to it.
+    #[error("clients: cannot be read: {reason}")]
+    Read {
+        /// The reason why the file is not read.
+        reason: String,
+    },
+    /// The file is longer than a host supports.
+    #[error("clients: wanted at most {LIST_BYTES_MAX} bytes, got more")]
+    TooLong,
+    /// The file names no client.
+    #[error("clients: wanted at least one client, got none")]
+    NoClient,
     /// A line is not a name and a digest.
     #[error("clients, line {line}: wanted a name and the SHA-256 of a credential in hexadecimal")]
     Line {
@@ -59,6 +72,25 @@ pub enum ClientListError {
 }
 
 impl ClientList {
+    /// Reads a list of at least one client from a file that nobody but its owner, this user or root, may
+    /// write.
+    ///
+    /// # Errors
+    /// If the file cannot be read or others may write to it, and as [`ClientList::parse`].
+    pub fn read(path: &Path) -> Result<Self, ClientListError> {
+        let unreadable =
+            |error: std::io::Error| ClientListError::Read { reason: error.to_string() };
+        let path = path.canonicalize().map_err(unreadable)?;
+        let file = open_trusted_file(&path, OpenOptions::new().read(true)).map_err(unreadable)?;
+        let mut text = String::new();
+        file.take(LIST_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+        if text.len() as u64 > LIST_BYTES_MAX {
+            return Err(ClientListError::TooLong);
+        }
+        let clients = Self::parse(&text)?;
+        if clients.is_empty() { Err(ClientListError::NoClient) } else { Ok(clients) }
+    }
+
     /// Parses a list. Each line has a name and the SHA-256 of a credential, 64 hexadecimal digits; `#`
     /// starts a comment.
     ///
@@ -125,6 +157,8 @@ pub(super) fn digest_from_hex(text: &str) -> Option<[u8; 32]> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn digest(credential: &[u8]) -> String {
@@ -169,5 +203,25 @@ mod tests {
         ] {
             assert_eq!(ClientList::parse(&text).unwrap_err(), error, "{text}");
         }
+    }
+
+    #[test]
+    fn a_list_is_read_from_a_file_that_only_its_owner_may_write() {
+        let name = format!("confide-clients-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, format!("alice {}\n", digest(b"a"))).unwrap();
+        let set_mode = |mode| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set_mode(0o644);
+        assert_eq!(ClientList::read(&path).unwrap().name_of(b"a"), Some("alice"));
+        set_mode(0o646);
+        let refused = ClientList::read(&path).unwrap_err();
+        assert!(refused.to_string().contains("got mode 646"), "{refused}");
+        set_mode(0o600);
+        std::fs::write(&path, "# nobody\n").unwrap();
+        assert_eq!(ClientList::read(&path).unwrap_err(), ClientListError::NoClient);
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(ClientList::read(&path), Err(ClientListError::Read { .. })));
     }
 }

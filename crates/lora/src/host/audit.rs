@@ -4,11 +4,14 @@ use std::{
     collections::VecDeque,
     fs::{File, OpenOptions},
     io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 
 use serde_json::{Map, Value, json};
+
+use super::trusted_file::open_trusted_file;
 
 /// The number of lines kept in memory: a day of one line every ten seconds.
 pub(crate) const LINES_KEPT: usize = 8640;
@@ -48,13 +51,14 @@ impl AuditLog {
     /// Makes a log that appends lines to a file.
     ///
     /// # Errors
-    /// If the file cannot be opened.
+    /// If the file cannot be opened, is not a regular file of this user or root, or if others may write
+    /// to it.
     pub fn to_file(path: &Path, clock: fn() -> u64) -> io::Result<Self> {
         Self::to_file_with_limit(path, clock, FILE_BYTES_MAX)
     }
 
     fn to_file_with_limit(path: &Path, clock: fn() -> u64, limit: u64) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let file = open_log(path)?;
         let bytes = file.metadata()?.len();
         let sink = AuditSink::File { path: path.to_owned(), file, bytes, limit, lost: 0 };
         Ok(Self { clock, sink: Mutex::new(sink) })
@@ -136,9 +140,14 @@ fn rotate_if_full(path: &Path, file: &mut File, bytes: &mut u64, limit: u64) -> 
     let mut old = path.as_os_str().to_owned();
     old.push(".1");
     std::fs::rename(path, old)?;
-    *file = OpenOptions::new().create(true).append(true).open(path)?;
+    *file = open_log(path)?;
     *bytes = 0;
     Ok(())
+}
+
+fn open_log(path: &Path) -> io::Result<File> {
+    // Programs that collect logs may read it, whatever the umask; nobody else may write to it.
+    open_trusted_file(path, OpenOptions::new().create(true).append(true).mode(0o644))
 }
 
 fn short_id(client: &[u8; 32]) -> String {

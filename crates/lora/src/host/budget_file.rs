@@ -6,10 +6,9 @@
 
 use std::{
     collections::HashMap,
-    ffi::OsString,
     fs::{File, OpenOptions, TryLockError},
     io::{self, Write},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -17,6 +16,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::trusted_file::open_trusted_file;
 use crate::{mask::CounterSlot, site::LayerInput};
 
 /// The greatest number of answers that one line counts in advance.
@@ -60,26 +60,27 @@ impl BudgetFile {
     /// Opens or creates the file and its folder, and returns the counts that it holds.
     ///
     /// # Errors
-    /// If it cannot be read or written, is not a regular file, has a second link, is in use by another
-    /// host, or has an invalid line.
+    /// If it cannot be read or written, is not a regular file of this user or root, may be written by
+    /// others, has a second link, is in use by another host, or has an invalid line.
     pub(crate) fn open(path: &Path) -> io::Result<(Self, HashMap<CounterSlot, u64>)> {
         if let Some(folder) = parent_folder(path) {
             std::fs::create_dir_all(folder)?;
         }
         let path = &resolve_path(path)?;
-        let lock = OpenOptions::new()
-            .create(true)
-            .write(true)
-            .truncate(false)
-            .open(with_suffix(path, ".lock"))?;
+        // A file that is refused gets no lock file next to it.
+        open_existing(path)?;
+        let lock_path = with_suffix(path, ".lock");
+        let lock =
+            open_trusted_file(&lock_path, private_options().create(true)).map_err(|error| {
+                io::Error::new(error.kind(), format!("{}: {error}", lock_path.display()))
+            })?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => io::Error::other("it is in use by another adapter host"),
             TryLockError::Error(error) => error,
         })?;
-        let counts = match std::fs::read_to_string(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => HashMap::new(),
-            Err(error) => return Err(error),
-            Ok(text) => parse_counts(&text)?,
+        let counts = match open_existing(path)? {
+            None => HashMap::new(),
+            Some(file) => parse_counts(&io::read_to_string(file)?)?,
         };
         let file = rewrite_file(path, &counts)?;
         let inner = OpenBudgetFile { file, written: counts.clone(), appended: 0 };
@@ -134,12 +135,17 @@ impl BudgetFile {
 fn rewrite_file(path: &Path, counts: &HashMap<CounterSlot, u64>) -> io::Result<File> {
     let text: String = counts.iter().map(|(slot, used)| format_line(slot, *used)).collect();
     let new_path = with_suffix(path, ".new");
-    let mut file = File::create(&new_path)?;
+    // One that a crash left, or that somebody else has put there.
+    match std::fs::remove_file(&new_path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = open_trusted_file(&new_path, private_options().create_new(true))?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(new_path, path)?;
     File::open(parent_folder(path).unwrap_or(Path::new(".")))?.sync_all()?;
-    OpenOptions::new().append(true).open(path)
+    Ok(file)
 }
 
 /// Resolves symbolic links. A rewrite replaces the file, so a device or a pipe would be lost, and two
@@ -151,25 +157,36 @@ fn resolve_path(path: &Path) -> io::Result<PathBuf> {
             _ => Err(error),
         };
     }
-    let path = path.canonicalize()?;
-    let found = path.metadata()?;
-    if !found.is_file() {
-        return Err(io::Error::other("wanted a regular file, got a device, a pipe or a folder"));
-    }
-    if found.nlink() > 1 {
+    path.canonicalize()
+}
+
+/// Opens a file of counts for reading; `None` if there is none.
+fn open_existing(path: &Path) -> io::Result<Option<File>> {
+    let file = match open_trusted_file(path, OpenOptions::new().read(true)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    if file.metadata()?.nlink() > 1 {
         return Err(io::Error::other("wanted a file with only one hard link"));
     }
-    Ok(path)
+    Ok(Some(file))
+}
+
+/// Options that append to a file, and make it for its owner only.
+fn private_options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.append(true).mode(0o600);
+    options
 }
 
 fn parent_folder(path: &Path) -> Option<&Path> {
     path.parent().filter(|folder| !folder.as_os_str().is_empty())
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> OsString {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
-    name
+    name.into()
 }
 
 fn parse_counts(text: &str) -> io::Result<HashMap<CounterSlot, u64>> {
@@ -224,6 +241,8 @@ fn line_error(line: usize, text: &str) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     const SLOT: CounterSlot =
@@ -258,6 +277,23 @@ mod tests {
         std::fs::hard_link(&path, &second).unwrap();
         assert!(BudgetFile::open(&path).is_err(), "it has two names");
         std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_others_may_write_is_refused_and_its_lock_is_no_link() {
+        let path = place("writers");
+        drop(BudgetFile::open(&path).unwrap());
+        let (lock, elsewhere) = (with_suffix(&path, ".lock"), path.with_file_name("elsewhere"));
+        let everyone = std::fs::Permissions::from_mode(0o666);
+        std::fs::set_permissions(&path, everyone).unwrap();
+        let refused = BudgetFile::open(&path).err().unwrap();
+        assert!(refused.to_string().contains("got mode 666"), "{refused}");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::fs::remove_file(&lock).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &lock).unwrap();
+        assert!(BudgetFile::open(&path).is_err());
+        assert!(!elsewhere.exists());
+        std::fs::remove_dir_all(path.ancestors().nth(2).unwrap()).unwrap();
     }
 
     #[test]

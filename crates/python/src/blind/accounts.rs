@@ -26,20 +26,19 @@ pub(crate) struct AnswerLedger {
 
 #[pymethods]
 impl ClientList {
-    /// The greatest length of a list's text, in bytes.
-    #[classattr]
-    const BYTES_MAX: u64 = host::CLIENTS_BYTES_MAX;
-
     #[new]
     fn new(py: Python<'_>, text: &str) -> PyResult<Self> {
         let clients = host::ClientList::parse(text).map_err(|error| adapter_error(py, &error))?;
         Ok(Self { clients })
     }
 
-    /// Whether the list has no clients.
-    #[getter]
-    fn is_empty(&self) -> bool {
-        self.clients.is_empty()
+    /// Reads a list of at least one client from a file that only its owner may write. Raises `AdapterRefused`.
+    #[staticmethod]
+    fn read(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let clients = py
+            .detach(|| host::ClientList::read(&path))
+            .map_err(|error| adapter_error(py, &format_args!("{}: {error}", path.display())))?;
+        Ok(Self { clients })
     }
 
     /// Gives the id (32 bytes) and the name of a client's account. Raises `Refusal` for strangers to a list.

@@ -151,11 +151,24 @@ class ClientListTest(unittest.TestCase):
             clients.find_account(b"c")
         self.assertEqual(caught.exception.name, "unknown-adapter")
         everyone = native.ClientList("")
-        self.assertTrue(everyone.is_empty)
         self.assertEqual(everyone.find_account(b""), everyone.find_account(b"any"))
         for text in ("alice", f"alice {digests['']}", f"a {digests['a']}\nb {digests['a']}"):
             with self.assertRaisesRegex(AdapterRefused, "clients, line"):
                 native.ClientList(text)
+
+    def test_a_list_that_others_may_write_or_that_names_nobody_is_not_read(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "clients"
+            path.write_text(f"alice {hashlib.sha256(b'a').hexdigest()}\n")
+            path.chmod(0o644)
+            self.assertEqual(native.ClientList.read(path).find_account(b"a")[1], "alice")
+            path.chmod(0o662)
+            with self.assertRaisesRegex(AdapterRefused, f"{path}: .* got mode 662"):
+                native.ClientList.read(path)
+            path.chmod(0o600)
+            path.write_text("# nobody\n")
+            with self.assertRaisesRegex(AdapterRefused, "at least one client"):
+                native.ClientList.read(path)
 
 
 class AuditTest(unittest.TestCase):
