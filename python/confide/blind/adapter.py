@@ -1,4 +1,4 @@
-"""The worker's door to this package: kinds of adapters and what their specs may say (docs/worker.md)."""
+"""The adapters that the worker loads from this package: their kinds, and what specs may say (docs/worker.md)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _LOCK = threading.Lock()
 
 
 def make_adapter(kind: str, spec: dict[str, Any], context: Any) -> Any:
-    """Makes or reaches an adapter. Raises `AdapterRefused` for a spec that is not one."""
+    """Makes or reaches an adapter of `confide.worker.deltas`, which may take as long as preparing the first batch of
+    masks. Raises `AdapterRefused` for a spec that is not one.
+    """
     if kind not in _MORE:
         raise AdapterRefused(f"adapter kind: wanted {', '.join(_MORE)}, got {kind!r}")
     unknown = sorted(set(spec) - _COMMON - _MORE[kind])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import sys
 from collections.abc import Callable
@@ -86,11 +85,11 @@ class AdapterRegistry:
         if kind not in KINDS:
             raise AdapterError(f"adapter kind: wanted {', '.join(KINDS)}, got {kind!r}")
         try:
-            blind = importlib.import_module("confide.blind")
-            opened = blind.open_adapter
-        except (ImportError, AttributeError) as error:
-            raise AdapterError(f"adapter kind {kind}: confide.blind is missing: {error}") from error
-        return opened(kind, {**spec, "adapter": name}, self.context)
+            # It imports the native part, which a worker without adapters does without.
+            from ..blind.adapter import make_adapter
+        except ImportError as error:
+            raise AdapterError(f"adapter kind {kind}: {error}") from error
+        return make_adapter(kind, {**spec, "adapter": name}, self.context)
 
     def check_site(self, name: str, site: Site, got: Width) -> None:
         """Refuses a site that the model does not have, or not with these widths."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy
 
-from confide import blind
 from confide.blind import errors, ipc
+from confide.blind.adapter import make_adapter
 from confide.blind.tests import adapters, hosts
 from confide.cuda import arrays, tests
 
@@ -34,7 +34,7 @@ class DoorTest(unittest.TestCase):
 
     def open(self, kind: str, device: str = "cpu", **spec: Any) -> Any:
         spec = {"adapter": "mine", "parameters": hosts.TOY, "dangerous_parameters": True} | spec
-        adapter = blind.open_adapter(kind, spec, context_of(device))
+        adapter = make_adapter(kind, spec, context_of(device))
         self.addCleanup(adapter.close)
         return adapter
 
@@ -65,7 +65,7 @@ class DoorTest(unittest.TestCase):
     def test_a_full_set_is_blind_and_says_that_the_adapter_is_not_protected_from_its_starter(
         self,
     ) -> None:
-        adapter = blind.open_adapter(
+        adapter = make_adapter(
             "ipc", {"adapter": "mine", "path": str(self.folder)}, context_of("cpu")
         )
         self.addCleanup(adapter.close)
@@ -133,7 +133,7 @@ class DoorTest(unittest.TestCase):
         ]
         for kind, spec in wrong:
             with self.subTest(kind=kind, spec=spec), self.assertRaises(errors.AdapterRefused):
-                blind.open_adapter(kind, spec, context_of("cpu"))
+                make_adapter(kind, spec, context_of("cpu"))
 
     def test_the_door_opens_one_graph_and_a_host_at_an_address(self) -> None:
         one = self.open("one-graph", path=str(self.folder))

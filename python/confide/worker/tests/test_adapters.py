@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 import json
 import os
 import struct
+import subprocess
+import sys
 import tempfile
+import textwrap
 import threading
 import time
 import unittest
@@ -343,6 +346,39 @@ class Relay(WithFolder):
             bench.scheduler.cancel(1)
             others.join(20)
             self.assertEqual(bench.ended_by_number[1].ended, "cancelled")
+
+
+class WithoutNative(unittest.TestCase):
+    def test_each_kind_that_needs_the_native_part_is_refused_with_a_word_on_how_to_get_it(
+        self,
+    ) -> None:
+        script = """
+            import os, sys
+
+            os.environ.pop("CONFIDE_NATIVE", None)
+            os.environ["CARGO_TARGET_DIR"] = os.devnull
+            sys.modules["confide._native"] = None
+            import torch
+            from types import SimpleNamespace
+            from confide.worker.adapters import AdapterRegistry
+            from confide.worker.deltas import AdapterError
+
+            registry = AdapterRegistry(SimpleNamespace(slots=1, device="cpu", dtype=torch.float32))
+            for kind in ("plain", "one-graph", "ipc", "blind"):
+                try:
+                    registry.make("mine", kind, {"path": "bank"})
+                except AdapterError as error:
+                    assert "make native" in str(error), (kind, error)
+                else:
+                    raise SystemExit(f"{kind}: wanted an error")
+        """
+        python_folder = str(Path(__file__).resolve().parents[3])
+        subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(script)],
+            env=os.environ | {"PYTHONPATH": python_folder},
+            check=True,
+            timeout=60,
+        )
 
 
 class Failing(WithFolder):
