@@ -312,6 +312,12 @@ class Refusals(unittest.TestCase):
         with self.assertRaises(confide.InputError):
             confide.http_client(policy=SITE.policy, binding="tls")  # type: ignore[arg-type]
 
+    def test_a_version_of_session_binding_with_key_binding(self) -> None:
+        for make in [confide.http_client, confide.async_http_client]:
+            with self.assertRaisesRegex(confide.InputError, "session_version"):
+                make(policy=SITE.policy, binding="key", session_version=3)
+            make(policy=SITE.policy, binding="key")
+
     def test_options_that_lead_past_the_attested_connection(self) -> None:
         for make in [confide.http_client, confide.async_http_client]:
             for option in ["mounts", "proxy", "transport", "verify"]:

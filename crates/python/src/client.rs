@@ -128,6 +128,11 @@ impl Client {
         });
         let version = version.transpose()?;
         let binding = match options.binding.as_deref() {
+            Some("key") if version.is_some() => {
+                let text =
+                    "session_version: wanted binding \"session\" or none with it, got \"key\"";
+                return Err(Failure::input(text));
+            }
             Some("key") => Binding::Key,
             Some("session") => Binding::Session,
             None if policy.binding == Some(BindingLevel::Session) || version.is_some() => {
