@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import importlib
 import json
 import os
@@ -69,10 +70,11 @@ def main() -> int:
     if args.out is None:
         print("--out DIR is missing: a folder for the record", file=sys.stderr)
         return 2
-    if reason := find_native_fault():
-        print(f"{reason}; nothing is measured and nothing written", file=sys.stderr)
+    native_fault = find_native_fault()
+    if native_fault and all(stage.get("needs_native") for stage in stages):
+        print(f"{native_fault}; nothing is measured and nothing written", file=sys.stderr)
         return 2
-    return run(args, stages)
+    return run(args, stages, native_fault)
 
 
 HELP = {
@@ -157,10 +159,27 @@ def find_native_fault() -> str | None:
     return None
 
 
-def run(args: argparse.Namespace, stages: list[dict[str, Any]]) -> int:
-    """Runs all stages, one process each, into one journal."""
+def read_native_facts() -> dict[str, str]:
+    """The file of the native part that adapters use, by name and SHA-256. The folder that tells a release build from a
+    debug build belongs to its name, and no other does.
+    """
+    native = importlib.import_module("confide._extension").native
+    path = Path(native.__file__)
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    is_build = path.parent.name in ("release", "debug")
+    name = f"{path.parent.name}/{path.name}" if is_build else path.name
+    return {"file": name, "sha256": digest, "version": native.__version__}
+
+
+def run(args: argparse.Namespace, stages: list[dict[str, Any]], native_fault: str | None) -> int:
+    """Runs all stages, one process each, into one journal. Those that need the native part are not run where it has a
+    fault, and the others leave out their arms with adapters.
+    """
     if args.cpu:
         print(REHEARSAL)
+    if native_fault:
+        print(f"adapters are left out: {native_fault}")
     # By NVML, not by CUDA: a process that initialised CUDA cannot fork stages that use it.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     # Imported once: stages are forks, and importing torch takes longer than many of them.
@@ -181,8 +200,15 @@ def run(args: argparse.Namespace, stages: list[dict[str, Any]]) -> int:
     failed: list[str] = []
     signal.signal(signal.SIGTERM, raise_keyboard_interrupt)
     try:
+        if not native_fault:
+            line = {"kind": "service", "name": "native", "command": ["make", "native"]}
+            journal.write_line(line | {"simulated": False, "ready": read_native_facts()})
         for stage in stages:
-            if ended := run_stage(stage, journal, facts, args):
+            if native_fault and stage.get("needs_native"):
+                ended: str | None = record_not_run(journal, stage, native_fault)
+            else:
+                ended = run_stage(stage, journal, facts, args)
+            if ended:
                 failed.append(f"{stage['name']}: {ended}")
     except KeyboardInterrupt as why:
         failed.append(str(why) or "interrupted by Ctrl-C")

@@ -65,9 +65,10 @@ class TheScript(unittest.TestCase):
                 for line in Path(folder, "rehearsal.jsonl").read_text().splitlines()
             ]
             measured = {line["bench"] for line in lines if line["kind"] == "block"}
-            # Of the stages that measure nothing themselves, `build` and `check` report a service.
+            # Of the stages that measure nothing themselves, `build` and `check` report a service, and the run itself
+            # reports the native part.
             services = {line["name"] for line in lines if line["kind"] == "service"}
-            self.assertEqual(services, {"build", "check"})
+            self.assertEqual(services, {"build", "check", "native"})
             wanted = {bench["name"] for bench in journal.read_suite()["bench"]}
             # The host on the CPU and the compiled peer need what a rehearsal may lack.
             self.assertLessEqual(wanted - {"host-on-cpu", "generate-compiled"}, measured)

@@ -298,6 +298,64 @@ class TheArchive(StageCase):
             self.assertEqual(journal.read_commit(), "0123abc")
 
 
+class TheNativePart(StageCase):
+    """The package's native part, which only adapters need."""
+
+    def run_stages(self, fault: str | None, *needing: bool) -> tuple[int, list[dict[str, Any]]]:
+        """Runs stages that measure a made-up base; gives the exit status and the journal's lines."""
+
+        def work(session: StageSession) -> None:
+            session.run_case_blocks("decode", PARAMS, [Arm("base", measure)])
+
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        stages = [
+            {"name": f"made-up-{number}", "budget_s": 5, "needs_native": needs}
+            for number, needs in enumerate(needing)
+        ]
+        modules = {f"stages.{stage['name']}": SimpleNamespace(run=work) for stage in stages}
+        arguments = ["run.py", "--cpu", "--out", str(folder)]
+        with (
+            mock.patch.object(run, "read_plan", lambda: stages),
+            mock.patch.object(run, "find_native_fault", lambda: fault),
+            mock.patch.object(run, "read_native_facts", lambda: {"file": "made-up"}),
+            mock.patch.object(sys, "argv", arguments),
+            mock.patch.dict(sys.modules, modules),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            status = run.main()
+        path = folder / journal.REHEARSAL_FILE
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return status, [json.loads(line) for line in lines]
+
+    def test_is_named_in_the_record(self) -> None:
+        status, lines = self.run_stages(None, True, False)
+        self.assertEqual(status, 0)
+        (service,) = (line for line in lines if line["kind"] == "service")
+        self.assertEqual((service["name"], service["ready"]), ("native", {"file": "made-up"}))
+
+    def test_is_missed_by_the_stages_of_adapters_alone(self) -> None:
+        status, lines = self.run_stages("made-up", True, False)
+        self.assertEqual(status, 1)
+        self.assertEqual(
+            [line for line in lines if line["kind"] == "not_run"],
+            [{"kind": "not_run", "bench": "made-up-0", "reason": "made-up"}],
+        )
+        self.assertTrue([line for line in lines if line["kind"] == "block"])
+        self.assertFalse([line for line in lines if line["kind"] == "service"])
+
+    def test_where_it_is_all_that_would_be_measured_nothing_is_written(self) -> None:
+        self.assertEqual(self.run_stages("made-up", True), (2, []))
+
+    def test_has_a_name_without_folders_and_a_digest(self) -> None:
+        try:
+            facts = run.read_native_facts()
+        except ImportError as error:
+            self.skipTest(f"skipped: {error}")
+        self.assertNotIn(str(Path.home()), facts["file"])
+        self.assertRegex(facts["sha256"], "^[0-9a-f]{64}$")
+
+
 class ThePlan(unittest.TestCase):
     def test_measures_what_is_wanted_most_first_and_checks_before_the_rest(self) -> None:
         names = [stage["name"] for stage in run.read_plan()]

@@ -44,6 +44,7 @@ class Steps(unittest.TestCase):
 
         with (
             mock.patch("smoke.read_commit", lambda: "made-up"),
+            mock.patch.object(run, "find_native_fault", lambda: "made-up"),
             mock.patch("smoke.subprocess.Popen", start),
             mock.patch.object(smoke, "CPU_FACTOR", 2),
             contextlib.redirect_stdout(io.StringIO()),
@@ -70,6 +71,7 @@ class Steps(unittest.TestCase):
         self.assertIn("why", lines[1]["log"])
         self.assertEqual(lines[3]["found"], {"lines": 3})
         self.assertEqual({line["rehearsal"] for line in lines}, {REHEARSAL})
+        self.assertEqual([line["native"] for line in lines], [{"fault": "made-up"}] * 4)
         self.assertEqual(status, 1)
 
     def test_take_less_than_nine_minutes_together(self) -> None:
