@@ -29,6 +29,7 @@ pub use accounts::{Account, ClientList, ClientListError};
 pub(crate) use adapter_host::SECURITY_BITS_MIN;
 pub use adapter_host::{AdapterHost, ChannelPeer, HostOptions, PARAMETERS_DEFAULT};
 pub use audit::{AuditLog, AuditSubject};
+pub use budget_file::{format_answer_counts, parse_answer_counts};
 pub use error::HostError;
 pub use group::weights_digest;
 pub use ledger::{AnswerLedger, LedgerError};

@@ -80,7 +80,7 @@ impl BudgetFile {
         })?;
         let counts = match open_existing(path)? {
             None => HashMap::new(),
-            Some(file) => parse_counts(&io::read_to_string(file)?)?,
+            Some(file) => parse_answer_counts(&io::read_to_string(file)?)?,
         };
         let file = rewrite_file(path, &counts)?;
         let inner = OpenBudgetFile { file, written: counts.clone(), appended: 0 };
@@ -133,7 +133,7 @@ impl BudgetFile {
 /// Writes one line for each count to a new file, synchronises it, replaces the old file, and
 /// synchronises the folder. Returns the file, open for appending.
 fn rewrite_file(path: &Path, counts: &HashMap<CounterSlot, u64>) -> io::Result<File> {
-    let text: String = counts.iter().map(|(slot, used)| format_line(slot, *used)).collect();
+    let text = format_answer_counts(counts);
     let new_path = with_suffix(path, ".new");
     // One that a crash left, or that somebody else has put there.
     match std::fs::remove_file(&new_path) {
@@ -189,7 +189,11 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-fn parse_counts(text: &str) -> io::Result<HashMap<CounterSlot, u64>> {
+/// Parses the counts of a budget file.
+///
+/// # Errors
+/// If a line is not a count of answers, or if there are too many.
+pub fn parse_answer_counts(text: &str) -> io::Result<HashMap<CounterSlot, u64>> {
     let mut counts = HashMap::new();
     // A line that a crash truncated was not synchronised, so no answer was sent for it.
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -201,6 +205,11 @@ fn parse_counts(text: &str) -> io::Result<HashMap<CounterSlot, u64>> {
         *count = (*count).max(used);
     }
     Ok(counts)
+}
+
+/// The text of a budget file with these counts.
+pub fn format_answer_counts(counts: &HashMap<CounterSlot, u64>) -> String {
+    counts.iter().map(|(slot, used)| format_line(slot, *used)).collect()
 }
 
 fn format_line(slot: &CounterSlot, used: u64) -> String {
