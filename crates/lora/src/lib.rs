@@ -53,7 +53,7 @@ pub use reservation::Reservation;
 pub use site::{LayerInput, Projection, ProjectionSite, ProjectionWidth, UnknownProjection};
 pub use terms::{
     InputTerms, OutputTransform, ProjectionTerms, ProtectedMatrices, QuantisedWeights, RANK_MAX,
-    TermsError, WIDTH_MAX, WeightRounding,
+    TermsError, WIDTH_MAX, WeightRounding, noise_headroom,
 };
 
 /// Compiles and runs the example of README.md.

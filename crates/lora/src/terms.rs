@@ -126,6 +126,9 @@ pub enum TermsError {
 }
 
 impl ProtectedMatrices {
+    /// All choices, in the order of their codes in messages.
+    pub const ALL: [Self; 2] = [Self::A, Self::Ba];
+
     /// The name in options, logs and records.
     pub fn name(self) -> &'static str {
         match self {
@@ -258,7 +261,7 @@ pub(crate) fn sign_extend(word: u64, bits: u32) -> i64 {
 
 /// The greatest magnitude of the noise on an answer: it is clamped at eight standard
 /// deviations and rounded.
-pub(crate) fn noise_headroom(sigma: f64) -> u64 {
+pub fn noise_headroom(sigma: f64) -> u64 {
     match sigma {
         0.0 => 0,
         sigma => (8.0 * sigma).ceil() as u64 + 1,

@@ -27,7 +27,7 @@ mod _native {
     use crate::blind::{
         accounts::{AnswerLedger, ClientList},
         audit::{AuditLog, AuditTally, input_name},
-        errors::refusal_names,
+        errors::{describe_refusal, describe_used_budget, refusal_names},
         frames::FrameReader,
         messages::{
             Attach, AttachAnswer, BlockCredit, CiphertextAnswer, CiphertextBlock,
@@ -38,7 +38,7 @@ mod _native {
         peft::{LoraPair, PeftAdapter, read_peft_adapter},
         terms::{
             InputTerms, ProjectionTerms, QuantisedWeights, decode_terms, describe_guarantee,
-            quantise_weights,
+            noise_headroom, protect_names, quantise_weights,
         },
     };
     #[pymodule_export]

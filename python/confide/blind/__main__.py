@@ -20,6 +20,7 @@ from .audit import AuditLog
 from .errors import AdapterRefused
 from .host import BELOW_WIDTH, AdapterHost, HostOptions
 from .serving import Server
+from .terms import PROTECTS
 
 _BUDGET_FILE_NAME = "adapter-budgets.jsonl"
 _EPILOG = """The channel is plain TCP: an eavesdropper sees masked vectors and ciphertexts, an attacker on the path
@@ -28,7 +29,7 @@ can spoil answers, and a key holder does not know who answers. So the host liste
 to evidence (docs/channel.md)."""
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(words: list[str] | None = None) -> int:
     """Runs the program; gives its exit status."""
     parser = argparse.ArgumentParser(prog="python -m confide.blind", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -38,9 +39,9 @@ def main(arguments: list[str] | None = None) -> int:
         epilog=_EPILOG,
     )
     _add_host_arguments(host)
-    given = parser.parse_args(arguments)
+    arguments = parser.parse_args(words)
     try:
-        return _run_host(given)
+        return _run_host(arguments)
     except (AdapterRefused, DeviceMissing, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -62,7 +63,7 @@ def _add_host_arguments(host: argparse.ArgumentParser) -> None:
     )
     add(
         "--protect",
-        choices=("a", "ba"),
+        choices=PROTECTS,
         default="a",
         help="matrices that never leave the host: A, or A and B",
     )
@@ -131,28 +132,28 @@ def _add_budget_file_arguments(host: argparse.ArgumentParser) -> None:
     )
 
 
-def _run_host(given: argparse.Namespace) -> int:
-    address, _, port = given.listen.rpartition(":")
+def _run_host(arguments: argparse.Namespace) -> int:
+    address, _, port = arguments.listen.rpartition(":")
     address = address.strip("[]")
-    if not ipaddress.ip_address(address).is_loopback and not given.dangerous_plain:
+    if not ipaddress.ip_address(address).is_loopback and not arguments.dangerous_plain:
         raise ValueError(
-            f"--listen {given.listen}: wanted loopback, since the channel is plain\n"
+            f"--listen {arguments.listen}: wanted loopback, since the channel is plain\n"
             "hint: use `confide adapter host`, or add --dangerous-plain"
         )
     if (
         not ipaddress.ip_address(address).is_loopback
-        and not given.clients
-        and not given.dangerous_answer_strangers
+        and not arguments.clients
+        and not arguments.dangerous_answer_strangers
     ):
         raise ValueError(
-            f"--listen {given.listen}: wanted --clients beyond loopback, since anyone who connects can learn "
+            f"--listen {arguments.listen}: wanted --clients beyond loopback, since anyone who connects can learn "
             "the adapter\nhint: give --clients FILE, or add --dangerous-answer-strangers"
         )
-    check_device(given.device)
-    log = AuditLog(given.audit_log)
-    server_host = AdapterHost(_options(given), log)
-    for folder in given.adapters:
-        server_host.load(folder, given.final_hidden)
+    check_device(arguments.device)
+    log = AuditLog(arguments.audit_log)
+    server_host = AdapterHost(_options(arguments), log)
+    for folder in arguments.adapters:
+        server_host.load(folder, arguments.final_hidden)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listener = socket.create_server((address, int(port)), family=family)
     server = Server(server_host, listener)
@@ -169,18 +170,20 @@ def _run_host(given: argparse.Namespace) -> int:
     return 0
 
 
-def _options(given: argparse.Namespace) -> HostOptions:
-    clients = native.ClientList.read(given.clients) if given.clients else native.ClientList("")
-    allowance = BELOW_WIDTH if given.budget is None else given.budget
+def _options(arguments: argparse.Namespace) -> HostOptions:
+    clients = (
+        native.ClientList.read(arguments.clients) if arguments.clients else native.ClientList("")
+    )
+    allowance = BELOW_WIDTH if arguments.budget is None else arguments.budget
     return HostOptions(
-        parameters.find_set(given.parameters, given.dangerous_parameters),
-        given.protect,
+        parameters.find_set(arguments.parameters, arguments.dangerous_parameters),
+        arguments.protect,
         allowance,
-        given.noise_sigma,
-        given.max_rank,
+        arguments.noise_sigma,
+        arguments.max_rank,
         clients,
-        _budget_file(given),
-        given.device,
+        _budget_file(arguments),
+        arguments.device,
     )
 
 
@@ -193,12 +196,14 @@ def default_budget_file(environment: Mapping[str, str]) -> Path | None:
     return None
 
 
-def _budget_file(given: argparse.Namespace) -> Path | None:
-    if given.dangerous_forget_budgets:
+def _budget_file(arguments: argparse.Namespace) -> Path | None:
+    if arguments.dangerous_forget_budgets:
         return None
-    if given.budget_file:
-        return given.budget_file
-    found = given.state / _BUDGET_FILE_NAME if given.state else default_budget_file(os.environ)
+    if arguments.budget_file:
+        return arguments.budget_file
+    found = (
+        arguments.state / _BUDGET_FILE_NAME if arguments.state else default_budget_file(os.environ)
+    )
     if found is None:
         raise ValueError(
             "no folder for the counts of answers: wanted --state, XDG_STATE_HOME or HOME\n"

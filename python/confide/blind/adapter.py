@@ -11,9 +11,9 @@ from .channel import dial_tcp
 from .errors import AdapterRefused, RequestAbandoned
 from .holder import RemoteAdapter
 from .session import HolderOptions
+from .terms import PROTECTS
 
 MODES = ("full", "final-hidden")
-PROTECTS = ("a", "ba")
 _COMMON = {"adapter", "parameters", "protect", "dangerous_parameters"}
 _MORE = {
     "one-graph": {"path", "mode"},
@@ -38,7 +38,7 @@ def make_adapter(kind: str, spec: dict[str, Any], context: Any) -> Any:
     dangerous = spec.get("dangerous_parameters") is True
     protect, mode = spec.get("protect"), spec.get("mode") or "full"
     if protect not in (None, *PROTECTS):
-        raise AdapterRefused(f"protect: wanted a or ba, got {protect!r}")
+        raise AdapterRefused(f"protect: wanted {' or '.join(PROTECTS)}, got {protect!r}")
     if mode not in MODES:
         raise AdapterRefused(f"mode: wanted {' or '.join(MODES)}, got {mode!r}")
     try:

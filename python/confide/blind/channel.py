@@ -122,11 +122,11 @@ def translate_error(error: BlindError, host: str) -> BlindError:
     """Translates a refusal or a broken stream into what it means to a key holder."""
     if isinstance(error, Refusal):
         if error.name == "no-session":
-            return HostRestarted(f"adapter host {host} was restarted: prepared masks are lost")
+            return HostRestarted(host)
         if error.name == "budget":
             return BudgetExhausted(host, error.detail)
         if error.name == "stopping":
-            return HostLost(f"adapter host {host}: stopping: the host is shutting down")
+            return HostLost(f"adapter host {host}: {error}")
         return HostRefused(f"adapter host {host}: {error}")
     if isinstance(error, ProtocolError):
         return HostLost(f"adapter host {host}: {error}")

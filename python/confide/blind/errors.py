@@ -1,4 +1,4 @@
-"""What can go wrong between a key holder and an adapter host, by name."""
+"""The errors between a key holder and an adapter host, by name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..adapter_error import AdapterRefused as AdapterRefused
 
 
 class BlindError(AdapterError):
-    """Base of all that this package raises on purpose. `kind` is the word of docs/worker.md for it."""
+    """The base of this package's errors. `kind` is the word of docs/worker.md for it."""
 
     KIND = "adapter"
 
@@ -59,11 +59,8 @@ class Refusal(BlindError):
     """The host does not answer: coarse, so that it tells an attacker nothing new."""
 
     def __init__(self, name: str, detail: int = 0) -> None:
-        if name not in _CODES:
-            raise ValueError(f"refusal: wanted one of docs/blind-protocol.md, got {name!r}")
         self.name, self.detail = name, detail
-        limit = f": all {detail} answers are used up" if name == "budget" else ""
-        super().__init__(f"{name}{limit}")
+        super().__init__(native.describe_refusal(name, detail))
 
     @property
     def code(self) -> int:
@@ -84,6 +81,11 @@ class HostLost(BlindError):
 class HostRestarted(HostLost):
     """The host was started again or forgot the session: what was prepared with it is worthless."""
 
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"adapter host {host} was restarted or forgot the session: prepared masks are discarded"
+        )
+
 
 class HostRefused(BlindError):
     """The adapter host refused, by name."""
@@ -98,11 +100,7 @@ class BudgetExhausted(HostRefused):
 
     def __init__(self, host: str, limit: int) -> None:
         self.limit = limit
-        super().__init__(
-            f"adapter host {host}: adapter budget is used up: {limit} answers were allowed; hint: "
-            "its owner can raise --budget or accept this key holder's evidence (--client-policy); trying "
-            "again changes nothing"
-        )
+        super().__init__(f"adapter host {host}: {native.describe_used_budget(limit)}")
 
 
 class NotPrepared(HostLost):

@@ -18,7 +18,7 @@ from .errors import DeadlineExceeded, ProtocolError, StreamEnded
 
 # Waits of docs/blind-protocol.md, in seconds.
 HELLO_DEADLINE_S = 10.0
-FRAME_DEADLINE_S = 30.0
+FRAME_DEADLINE_S = native.FrameReader.FRAME_DEADLINE_S
 IDLE_DEADLINE_S = 600.0
 BLOCK_DEADLINE_S = 30.0
 WRITE_DEADLINE_S = 30.0

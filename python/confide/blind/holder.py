@@ -115,9 +115,7 @@ class RemoteAdapter:
             self._changed.notify_all()
             while (least := min(pool.remaining for pool in self.session.pools)) < vectors:
                 if self.session.dead or time.monotonic() >= until:
-                    raise NotPrepared(
-                        f"adapter host {self.host}: no prepared masks within {seconds:.0f} s"
-                    )
+                    raise self._not_prepared(seconds)
                 self._changed.wait(min(1.0, max(until - time.monotonic(), 0.01)))
         return least
 
@@ -257,9 +255,7 @@ class RemoteAdapter:
         until = time.monotonic() + self.options.mask_deadline_s
         while True:
             if session.dead or self._stopping:
-                raise HostRestarted(
-                    f"adapter host {self.host} was restarted or lost: no masks are prepared"
-                )
+                raise HostRestarted(self.host)
             if taken := session.pools[input_index].take_counters(vectors):
                 with self._changed:
                     self._changed.notify_all()
@@ -267,13 +263,14 @@ class RemoteAdapter:
             if session.budget_left[input_index] == 0:
                 raise BudgetExhausted(self.host, session.budgets[input_index] or 0)
             if time.monotonic() >= until:
-                raise NotPrepared(
-                    f"adapter host {self.host}: no prepared masks within {self.options.mask_deadline_s:.0f} s"
-                )
+                raise self._not_prepared(self.options.mask_deadline_s)
             with self._changed:
                 self._changed.notify_all()
                 self._changed.wait(_MASK_SLICE_S)
             self.idle()
+
+    def _not_prepared(self, seconds: float) -> NotPrepared:
+        return NotPrepared(f"adapter host {self.host}: no prepared masks within {seconds:.0f} s")
 
     def _online_step(self, session: HolderSession, input_index: int) -> OnlineStep:
         step = self._steps.get(input_index)

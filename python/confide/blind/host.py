@@ -32,9 +32,10 @@ from . import masks
 from .audit import AuditLog
 from .errors import AdapterRefused, Refusal
 from .peers import HostLimits, PreparationSlots, evict_for_session
-from .terms import HostWeights, InputTerms, noise_headroom, quantise_pairs
+from .terms import HostWeights, InputTerms, quantise_pairs
 
-ADAPTERS_MAX, CONNECTIONS_MAX, BATCHES_MAX, INPUTS_MAX = 64, 64, 4, 1024
+ADAPTERS_MAX, CONNECTIONS_MAX, BATCHES_MAX = 64, 64, 4
+INPUTS_MAX = native.Welcome.INPUTS_MAX
 SESSION_IDLE_S = 600.0
 ROWS_MAX = 4096
 BELOW_WIDTH = "below-width"
@@ -467,7 +468,7 @@ def _add_noise(answers: Any, sigma: float, bits: int) -> Any:
     if sigma == 0.0:
         return answers
     words = arrays.as_words(answers)
-    most = noise_headroom(sigma)
+    most = native.noise_headroom(sigma)
     unit = numpy.frombuffer(os.urandom(16 * words.size), "<u8").reshape(2, *words.shape)
     first, second = ((half >> numpy.uint64(11)).astype(numpy.float64) for half in unit)
     radius = numpy.sqrt(-2.0 * numpy.log((first + 1.0) / float(1 << 53)))

@@ -4,7 +4,6 @@ bytes come from the native part, and are arrays here.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,9 @@ from ..cuda import arrays, online
 from ..cuda.parameters import ParameterSet
 from ..peft import LoraPair
 from ..sites import PROJECTIONS, Site, Width
+
+# What stays at the host: A, or A and B.
+PROTECTS = tuple(native.protect_names())
 
 
 @dataclass(frozen=True)
@@ -127,11 +129,6 @@ def quantise_pairs(
     terms = _to_arrays(made.terms)
     matrix = numpy.frombuffer(made.matrix, "<i2").reshape(terms.rows, terms.columns)
     return HostWeights(matrix, terms, made.terms_bytes, made.weights_digest)
-
-
-def noise_headroom(sigma: float) -> int:
-    """What noise may add to an answer: it is cut at eight standard deviations and half a unit."""
-    return 0 if sigma == 0.0 else math.ceil(8.0 * sigma) + 1
 
 
 def _to_arrays(terms: native.InputTerms) -> InputTerms:

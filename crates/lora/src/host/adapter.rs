@@ -16,13 +16,13 @@ use super::{
 use crate::{
     adapter::{Adapter, LoraPair},
     mask::HostEpoch,
-    protocol::{Scheme, is_valid_name},
+    protocol::{Scheme, Welcome, is_valid_name},
     site::{LayerInput, Projection},
     terms::ProtectedMatrices,
 };
 
 /// The greatest number of inputs of one adapter.
-const GROUPS_MAX: usize = 1024;
+const INPUTS_MAX: usize = Welcome::INPUTS_MAX as usize;
 
 /// An adapter that a host has loaded, as integers.
 pub(crate) struct HostedAdapter {
@@ -52,8 +52,8 @@ impl HostedAdapter {
             let key = (site.layer, site.projection.input());
             inputs.entry(key).or_default().push((site.projection, pair));
         }
-        if inputs.is_empty() || inputs.len() > GROUPS_MAX {
-            return Err(HostError::InputCount { limit: GROUPS_MAX, got: inputs.len() });
+        if inputs.is_empty() || inputs.len() > INPUTS_MAX {
+            return Err(HostError::InputCount { limit: INPUTS_MAX, got: inputs.len() });
         }
         let mut groups = Vec::with_capacity(inputs.len());
         let mut by_input = HashMap::new();

@@ -2,7 +2,10 @@
 
 use std::fmt::Display;
 
-use confide_lora::protocol::{ProtocolError, Refusal};
+use confide_lora::{
+    AdaptError,
+    protocol::{ProtocolError, Refusal},
+};
 use pyo3::{call::PyCallArgs, prelude::*};
 
 /// The module with the exceptions of the blind protocol.
@@ -14,8 +17,28 @@ pub(crate) fn refusal_names() -> Vec<&'static str> {
     list_refusals().map(Refusal::name).collect()
 }
 
+/// Describes a refusal by its name; `detail` is that of docs/blind-protocol.md.
+#[pyfunction]
+pub(crate) fn describe_refusal(name: &str, detail: u64) -> PyResult<String> {
+    Ok(find_refusal(name, detail)?.to_string())
+}
+
+/// Describes a budget of `limit` answers that is used up, and what to try.
+#[pyfunction]
+pub(crate) fn describe_used_budget(limit: u64) -> String {
+    AdaptError::Budget { limit }.to_string()
+}
+
+/// The refusal of a name and a detail.
+pub(crate) fn find_refusal(name: &str, detail: u64) -> PyResult<Refusal> {
+    let code = list_refusals().find(|refusal| refusal.name() == name);
+    let code = code.map(|refusal| refusal.code_and_detail().0);
+    let refusal = code.and_then(|code| Refusal::from_code_and_detail(code, detail));
+    refusal.ok_or_else(|| value_error(format!("refusal: {name:?} is unknown")))
+}
+
 /// All refusals, in the order of their codes; those with a detail have 0.
-pub(crate) fn list_refusals() -> impl Iterator<Item = Refusal> {
+fn list_refusals() -> impl Iterator<Item = Refusal> {
     (1u8..).map_while(|code| Refusal::from_code_and_detail(code, 0))
 }
 
@@ -53,8 +76,8 @@ pub(crate) fn value_error(text: impl Into<String>) -> PyErr {
 }
 
 /// The exception; it is the interpreter's own one if the package is damaged.
-fn to_error(made: PyResult<Bound<'_, PyAny>>) -> PyErr {
-    made.map_or_else(|error| error, PyErr::from_value)
+fn to_error(exception: PyResult<Bound<'_, PyAny>>) -> PyErr {
+    exception.map_or_else(|error| error, PyErr::from_value)
 }
 
 fn make_exception<'py>(

@@ -1,6 +1,6 @@
 //! The reading of frames of the blind protocol; the socket is Python's.
 
-use confide_lora::protocol::{ConnectionSide, FrameSplitter};
+use confide_lora::protocol::{ConnectionSide, FRAME_DEADLINE, FrameSplitter};
 use pyo3::prelude::*;
 
 use super::{
@@ -17,6 +17,10 @@ pub(crate) struct FrameReader {
 
 #[pymethods]
 impl FrameReader {
+    /// The time limit for the rest of a frame after its first bytes, in seconds.
+    #[classattr]
+    const FRAME_DEADLINE_S: f64 = FRAME_DEADLINE.as_secs_f64();
+
     #[new]
     fn new(side: &str) -> PyResult<Self> {
         let side = match side {

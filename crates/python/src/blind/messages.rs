@@ -10,7 +10,7 @@ use confide_lora::{
 use pyo3::{prelude::*, types::PyBytes};
 
 use super::{
-    errors::{list_refusals, make_refusal, protocol_error, value_error},
+    errors::{find_refusal, make_refusal, protocol_error, value_error},
     pack::is_packed,
     terms::{parse_protect, protect_name},
 };
@@ -184,6 +184,10 @@ impl AttachAnswer {
 
 #[pymethods]
 impl Welcome {
+    /// The greatest number of inputs of an adapter.
+    #[classattr]
+    const INPUTS_MAX: u16 = protocol::Welcome::INPUTS_MAX;
+
     /// Encodes the message as a frame of a request.
     fn to_frame<'py>(&self, py: Python<'py>, request: u32) -> PyResult<Bound<'py, PyBytes>> {
         let message = protocol::Welcome {
@@ -309,10 +313,7 @@ pub(crate) fn encode_refusal<'py>(
     name: &str,
     detail: u64,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let code =
-        list_refusals().position(|refusal| refusal.name() == name).map(|index| index as u8 + 1);
-    let refusal = code.and_then(|code| Refusal::from_code_and_detail(code, detail));
-    let refusal = refusal.ok_or_else(|| value_error(format!("refusal: {name:?} is unknown")))?;
+    let refusal = find_refusal(name, detail)?;
     build_frame(py, FrameKind::Error, request, |out| refusal.encode(out))
 }
 
@@ -330,10 +331,10 @@ pub(crate) fn decode_message<'py>(
 /// Decodes a message of the key holder.
 fn decode_request<'py>(py: Python<'py>, frame: &Frame<'_>) -> PyResult<Bound<'py, PyAny>> {
     let payload = frame.payload;
-    let unread = |error: ProtocolError| protocol_error(py, &error);
+    let to_exception = |error: ProtocolError| protocol_error(py, &error);
     let message = match frame.kind {
         FrameKind::Hello => {
-            let read = protocol::Hello::decode(payload).map_err(unread)?;
+            let read = protocol::Hello::decode(payload).map_err(to_exception)?;
             let message = Hello {
                 adapter: read.adapter.to_owned(),
                 scheme: read.scheme.name().to_owned(),
@@ -347,34 +348,34 @@ fn decode_request<'py>(py: Python<'py>, frame: &Frame<'_>) -> PyResult<Bound<'py
         }
         FrameKind::Attach => {
             let protocol::Attach { client, epoch, token } =
-                protocol::Attach::decode(payload).map_err(unread)?;
+                protocol::Attach::decode(payload).map_err(to_exception)?;
             Bound::new(py, Attach { client, epoch, token })?.into_any()
         }
         FrameKind::Prepare => {
-            let read = protocol::PrepareRequest::decode(payload).map_err(unread)?;
+            let read = protocol::PrepareRequest::decode(payload).map_err(to_exception)?;
             let message = PrepareRequest { layer: read.layer, source: read.input as u8 };
             Bound::new(py, message)?.into_any()
         }
         FrameKind::Block => {
             let protocol::CiphertextBlock { first, count, ciphertexts } =
-                protocol::CiphertextBlock::decode(payload).map_err(unread)?;
+                protocol::CiphertextBlock::decode(payload).map_err(to_exception)?;
             let message =
                 CiphertextBlock { first, count, ciphertexts: copy_bytes(py, ciphertexts) };
             Bound::new(py, message)?.into_any()
         }
         FrameKind::Apply => {
             let protocol::MaskedRequest { layer, input, counter, vectors, packed } =
-                protocol::MaskedRequest::decode(payload).map_err(unread)?;
+                protocol::MaskedRequest::decode(payload).map_err(to_exception)?;
             let (source, packed) = (input as u8, copy_bytes(py, packed));
             Bound::new(py, MaskedRequest { layer, source, counter, vectors, packed })?.into_any()
         }
         FrameKind::Direct => {
-            let read = protocol::CiphertextRequest::decode(payload).map_err(unread)?;
+            let read = protocol::CiphertextRequest::decode(payload).map_err(to_exception)?;
             let message = CiphertextRequest { layer: read.layer, source: read.input as u8 };
             Bound::new(py, message)?.into_any()
         }
         FrameKind::Goodbye => {
-            let read = protocol::Goodbye::decode(payload).map_err(unread)?;
+            let read = protocol::Goodbye::decode(payload).map_err(to_exception)?;
             Bound::new(py, Goodbye { session: read.session })?.into_any()
         }
         kind => return Err(kind_error(kind)),
@@ -385,14 +386,14 @@ fn decode_request<'py>(py: Python<'py>, frame: &Frame<'_>) -> PyResult<Bound<'py
 /// Decodes a message of the host.
 fn decode_answer<'py>(py: Python<'py>, frame: &Frame<'_>) -> PyResult<Bound<'py, PyAny>> {
     let payload = frame.payload;
-    let unread = |error: ProtocolError| protocol_error(py, &error);
+    let to_exception = |error: ProtocolError| protocol_error(py, &error);
     let message = match frame.kind {
         FrameKind::Attached => {
-            let read = protocol::AttachAnswer::decode(payload).map_err(unread)?;
+            let read = protocol::AttachAnswer::decode(payload).map_err(to_exception)?;
             Bound::new(py, AttachAnswer { connections: read.connections })?.into_any()
         }
         FrameKind::Welcome => {
-            let read = protocol::Welcome::decode(payload).map_err(unread)?;
+            let read = protocol::Welcome::decode(payload).map_err(to_exception)?;
             let message = Welcome {
                 epoch: read.epoch,
                 token: read.token,
@@ -406,33 +407,33 @@ fn decode_answer<'py>(py: Python<'py>, frame: &Frame<'_>) -> PyResult<Bound<'py,
         }
         FrameKind::Terms => {
             let protocol::GroupTerms { budget, budget_left, terms } =
-                protocol::GroupTerms::decode(payload).map_err(unread)?;
+                protocol::GroupTerms::decode(payload).map_err(to_exception)?;
             let message = GroupTerms { budget, budget_left, terms: copy_bytes(py, terms) };
             Bound::new(py, message)?.into_any()
         }
         FrameKind::Credit => {
             let protocol::BlockCredit { blocks, batch } =
-                protocol::BlockCredit::decode(payload).map_err(unread)?;
+                protocol::BlockCredit::decode(payload).map_err(to_exception)?;
             Bound::new(py, BlockCredit { blocks, batch })?.into_any()
         }
         FrameKind::Prepared => {
             let protocol::PreparedRows { first, count, ciphertexts } =
-                protocol::PreparedRows::decode(payload).map_err(unread)?;
+                protocol::PreparedRows::decode(payload).map_err(to_exception)?;
             let message = PreparedRows { first, count, ciphertexts: copy_bytes(py, ciphertexts) };
             Bound::new(py, message)?.into_any()
         }
         FrameKind::Products => {
             let protocol::MaskedAnswer { budget_left, vectors, packed } =
-                protocol::MaskedAnswer::decode(payload).map_err(unread)?;
+                protocol::MaskedAnswer::decode(payload).map_err(to_exception)?;
             let packed = copy_bytes(py, packed);
             Bound::new(py, MaskedAnswer { budget_left, vectors, packed })?.into_any()
         }
         FrameKind::CiphertextAnswer => {
-            let read = protocol::CiphertextAnswer::decode(payload).map_err(unread)?;
+            let read = protocol::CiphertextAnswer::decode(payload).map_err(to_exception)?;
             Bound::new(py, CiphertextAnswer { budget_left: read.budget_left })?.into_any()
         }
         FrameKind::Farewell => Bound::new(py, Farewell {})?.into_any(),
-        FrameKind::Error => make_refusal(py, Refusal::decode(payload).map_err(unread)?)?,
+        FrameKind::Error => make_refusal(py, Refusal::decode(payload).map_err(to_exception)?)?,
         kind => return Err(kind_error(kind)),
     };
     Ok(message)

@@ -117,9 +117,20 @@ pub(crate) fn describe_guarantee(
     guarantee.to_string()
 }
 
+/// The names of the choices of what stays at the host.
+#[pyfunction]
+pub(crate) fn protect_names() -> [&'static str; 2] {
+    ProtectedMatrices::ALL.map(ProtectedMatrices::name)
+}
+
+/// The greatest magnitude of the noise on an answer.
+#[pyfunction]
+pub(crate) fn noise_headroom(sigma: f64) -> u64 {
+    confide_lora::noise_headroom(sigma)
+}
+
 pub(crate) fn parse_protect(name: &str) -> PyResult<ProtectedMatrices> {
-    let all = [ProtectedMatrices::A, ProtectedMatrices::Ba];
-    let protect = all.into_iter().find(|protect| protect.name() == name);
+    let protect = ProtectedMatrices::ALL.into_iter().find(|protect| protect.name() == name);
     protect.ok_or_else(|| value_error(format!("protect: wanted a or ba, got {name:?}")))
 }
 

@@ -242,6 +242,14 @@ class FrameTest(unittest.TestCase):
             native.FrameReader("host").read(bytes(raw))
         self.assertEqual((caught.exception.name, caught.exception.detail), ("version", 1))
 
+    def test_a_refusal_has_the_words_of_rust_and_no_other_name_is_one(self) -> None:
+        self.assertEqual(str(Refusal("budget", 7)), "budget: all 7 answers are used up")
+        self.assertEqual(
+            str(Refusal("busy")), "busy: the host has reached a limit; try again later"
+        )
+        with self.assertRaises(ValueError):
+            Refusal("other")
+
     def test_words_of_every_width_come_back_and_stray_bits_do_not(self) -> None:
         for bits in (1, 8, 27, 33, 36, 64):
             low = numpy.uint64((1 << bits) - 1)

@@ -1,13 +1,8 @@
 //! The codes of enumerations in messages: their positions in a list.
 
-use crate::{
-    protocol::{error::ProtocolError, fields::FieldReader, scheme::Scheme},
-    terms::ProtectedMatrices,
-};
+use crate::protocol::{error::ProtocolError, fields::FieldReader, scheme::Scheme};
 
 pub(super) const SCHEMES: [Scheme; 2] = [Scheme::Masked, Scheme::Direct];
-
-pub(super) const PROTECTS: [ProtectedMatrices; 2] = [ProtectedMatrices::A, ProtectedMatrices::Ba];
 
 /// The code of a value: its position in the list, counted from `first`.
 pub(super) fn encode_enum<T: PartialEq>(words: &[T], word: &T, first: u8) -> u8 {

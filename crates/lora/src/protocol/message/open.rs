@@ -1,6 +1,6 @@
 //! Messages that open a session or join one.
 
-use super::codes::{PROTECTS, SCHEMES, encode_enum, take_enum};
+use super::codes::{SCHEMES, encode_enum, take_enum};
 use crate::{
     protocol::{
         error::ProtocolError,
@@ -44,7 +44,9 @@ impl<'a> Hello<'a> {
         put_length_prefixed(out, self.adapter.as_bytes());
         out.push(encode_enum(&SCHEMES, &self.scheme, 1));
         put_length_prefixed(out, self.parameters.as_bytes());
-        out.push(self.protect.map_or(0, |protect| encode_enum(&PROTECTS, &protect, 1)));
+        out.push(
+            self.protect.map_or(0, |protect| encode_enum(&ProtectedMatrices::ALL, &protect, 1)),
+        );
         out.extend_from_slice(&self.client);
         put_length_prefixed(out, self.credential);
         out.extend_from_slice(self.public_key);

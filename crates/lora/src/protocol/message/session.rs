@@ -1,11 +1,8 @@
 //! Messages with which a host answers a hello.
 
-use super::codes::{PROTECTS, encode_enum, take_enum};
+use super::codes::{encode_enum, take_enum};
 use crate::protocol::{error::ProtocolError, fields::FieldReader, version::VERSION};
 use crate::terms::ProtectedMatrices;
-
-/// The greatest number of groups in a welcome: five inputs of two hundred layers fit.
-const GROUPS_MAX: u16 = 1024;
 
 /// Answers a [`super::Hello`]: the properties of the new session.
 #[derive(Clone, PartialEq)]
@@ -40,6 +37,9 @@ pub struct GroupTerms<'a> {
 }
 
 impl Welcome {
+    /// The greatest number of inputs of an adapter: five inputs of two hundred layers fit.
+    pub const INPUTS_MAX: u16 = 1024;
+
     /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.version.to_le_bytes());
@@ -47,7 +47,7 @@ impl Welcome {
         out.extend_from_slice(&self.token);
         let flags = [self.simulated, self.trusted, self.can_be_learned];
         out.push(flags.iter().rev().fold(0, |byte, flag| byte << 1 | u8::from(*flag)));
-        out.push(encode_enum(&PROTECTS, &self.protect, 1));
+        out.push(encode_enum(&ProtectedMatrices::ALL, &self.protect, 1));
         out.extend_from_slice(&self.groups.to_le_bytes());
     }
 
@@ -67,9 +67,9 @@ impl Welcome {
             return Err(fields.field_error("flags", "three bits"));
         }
         let [simulated, trusted, can_be_learned] = [1, 2, 4].map(|bit| flags & bit != 0);
-        let protect = take_enum(&mut fields, "protect", &PROTECTS, 1)?;
+        let protect = take_enum(&mut fields, "protect", &ProtectedMatrices::ALL, 1)?;
         let groups = fields.take_u16("groups")?;
-        if !(1..=GROUPS_MAX).contains(&groups) {
+        if !(1..=Self::INPUTS_MAX).contains(&groups) {
             return Err(fields.field_error("groups", "1 to 1024"));
         }
         fields.expect_end()?;
