@@ -1,7 +1,7 @@
 """PEFT's adapters as arrays. The native part reads the files (crates/lora/src/peft).
 
 What the two files say is taken only where it leads to the output that PEFT itself would give; everything else is
-refused by name. DoRA needs the base model's weights and is left to `confide adapter host`.
+refused by name. DoRA needs the base model's weights and is left to `confide serve`.
 """
 
 from __future__ import annotations

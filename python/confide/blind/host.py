@@ -2,7 +2,7 @@
 
 `AdapterHost` is what all connections share: adapters, sessions, budgets, the key of the process. serving.py speaks the
 blind protocol to it over sockets, ipc.py over memory that two processes share, one_graph.py calls it in place. Only the
-masked scheme is offered; the direct one, DoRA and attestation are `confide adapter host`'s.
+masked scheme is offered; the direct one and attestation are `confide adapter host`'s.
 """
 
 from __future__ import annotations

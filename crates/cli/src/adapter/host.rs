@@ -95,7 +95,11 @@ fn load_adapters(args: &Args) -> Result<Arc<AdapterHost>, CliError> {
     for dir in &args.adapters {
         let adapter = Adapter::load(dir).map_err(|error| {
             CliError::new(format!("cannot load the adapter in {}: {error}", dir.display()))
-                .with_hint("`confide adapter inspect` shows what a folder contains")
+                .with_hint(
+                    error
+                        .hint()
+                        .unwrap_or("`confide adapter inspect` shows what a folder contains"),
+                )
         })?;
         host.load(&adapter).map_err(CliError::in_file(dir))?;
     }

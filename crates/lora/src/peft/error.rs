@@ -169,3 +169,16 @@ pub enum PeftError {
         got: String,
     },
 }
+
+impl PeftError {
+    /// What to try next where no base model is at hand, if there is something.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::BaseNeeded => Some(
+                "`confide serve --model DIR --adapter NAME=DIR` folds DoRA's magnitudes with the weights of its \
+                 model; elsewhere use an adapter that was trained without use_dora",
+            ),
+            _ => None,
+        }
+    }
+}

@@ -40,7 +40,10 @@ pub(crate) fn read_peft_adapter(
         let adapter = Adapter::load(folder)?;
         if final_hidden { adapter.into_final_hidden_adapter() } else { Ok(adapter) }
     });
-    let adapter = read.map_err(|error| adapter_error(py, &error))?;
+    let adapter = read.map_err(|error| match error.hint() {
+        Some(hint) => adapter_error(py, &format_args!("{error}; hint: {hint}")),
+        None => adapter_error(py, &error),
+    })?;
     // Each pair is dropped when Python has its copy.
     let pairs = adapter.modules.into_iter().map(|(site, pair)| {
         let width = pair.width();

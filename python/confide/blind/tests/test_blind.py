@@ -426,6 +426,10 @@ class FolderTest(unittest.TestCase):
                 with self.assertRaises(AdapterRefused):
                     peft.load_adapter(folder)
         with hosts.folder() as folder:
+            adapters.write_adapter(folder, use_dora=True)
+            with self.assertRaisesRegex(AdapterRefused, "use_dora: .*; hint: `confide serve"):
+                peft.load_adapter(folder)
+        with hosts.folder() as folder:
             pairs = adapters.write_adapter(folder, use_rslora=True, alpha_pattern={"q_proj": 3})
             name, read = peft.load_adapter(folder)
             self.assertEqual((name, sorted(read)), ("bank", sorted(pairs)))
