@@ -76,19 +76,17 @@ impl Failure {
 
     /// The failure of a request to the attested end at `url`.
     pub(crate) fn of_client(url: &str, error: &ClientError) -> Self {
-        if let Some(refusal) = error.refusal() {
-            return Self::Attestation {
+        match (error.blame(), error.refusal()) {
+            (Blame::Evidence, Some(refusal)) => Self::Attestation {
                 message: refusal.describe_without_hint(url),
                 hint: Some(refusal.hint.to_owned()),
                 document: Box::new(describe_refusal(url, &refusal, error.rejection())),
                 check: refusal.check,
-            };
-        }
-        let text = error.rejection().map_or_else(|| error_chain(error), ToString::to_string);
-        match error.blame() {
-            Blame::Local => Self::input(format!("{url}: {text}")),
-            Blame::Network | Blame::Evidence => {
-                Self::transport(fault_of(error), format!("{url} could not be judged: {text}"))
+            },
+            (Blame::Local, _) => Self::input(format!("{url}: {}", error.reason())),
+            (Blame::Evidence | Blame::Network, _) => {
+                let text = format!("{url} could not be judged: {}", error.reason());
+                Self::transport(fault_of(error), text)
             }
         }
     }
