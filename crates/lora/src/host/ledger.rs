@@ -11,7 +11,6 @@ use crate::{
 
 /// Counts answers before they are given, and keeps the counts in a file if there is one, so that a
 /// restart does not renew budgets.
-#[derive(Default)]
 pub struct AnswerLedger {
     budgets: AnswerBudgets,
     file: Option<Arc<BudgetFile>>,
