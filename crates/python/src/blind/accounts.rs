@@ -90,6 +90,7 @@ impl AnswerLedger {
     /// Gives the answers left of a limit.
     fn count_left(
         &self,
+        py: Python<'_>,
         account: [u8; 32],
         weights: [u8; 32],
         layer: u32,
@@ -97,7 +98,7 @@ impl AnswerLedger {
         limit: Option<u64>,
     ) -> PyResult<Option<u64>> {
         let slot = make_slot(account, weights, layer, source)?;
-        Ok(self.ledger.budget_state(&slot, 0, allowance(limit)).left)
+        Ok(py.detach(|| self.ledger.budget_state(&slot, 0, allowance(limit))).left)
     }
 
     /// Writes to the file exactly what was answered, at a clean end. Raises `OSError`.

@@ -31,10 +31,10 @@ pub(crate) struct AuditTally {
 #[pymethods]
 impl AuditLog {
     #[new]
-    fn new(path: Option<PathBuf>) -> PyResult<Self> {
+    fn new(py: Python<'_>, path: Option<PathBuf>) -> PyResult<Self> {
         let log = match path {
             None => host::AuditLog::in_memory(unix_now),
-            Some(path) => host::AuditLog::to_file(&path, unix_now)?,
+            Some(path) => py.detach(|| host::AuditLog::to_file(&path, unix_now))?,
         };
         Ok(Self { log })
     }
@@ -58,8 +58,8 @@ impl AuditLog {
 
     /// The lines in memory, the oldest first.
     #[getter]
-    fn lines(&self) -> Vec<String> {
-        self.log.lines()
+    fn lines(&self, py: Python<'_>) -> Vec<String> {
+        py.detach(|| self.log.lines())
     }
 }
 
