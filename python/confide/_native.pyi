@@ -228,7 +228,7 @@ def pack(values: Any, bits: int) -> bytes: ...
 def unpack(packed: bytes, bits: int, vectors: int, count: int) -> bytearray | None: ...
 def is_packed(packed: bytes, bits: int, vectors: int, count: int) -> bool: ...
 
-# Adapters: their files, their integers, and what a key holder is told of them. Matrices are buffers of two dimensions,
+# Adapters: their files, their integers, and their terms for a key holder. Matrices are buffers of two dimensions,
 # `Any` here, since they have a type of their own only from Python 3.12 on.
 
 class LoraPair:
@@ -315,7 +315,7 @@ def describe_guarantee(
     simulated: bool = False,
 ) -> str: ...
 
-# What a host counts, and for whom.
+# The counts of a host, and the accounts.
 
 class ClientList:
     def __new__(cls, text: str) -> ClientList: ...

@@ -1,4 +1,4 @@
-"""Errors that an adapter raises. Apart, so that hosts of adapters can raise them where there is no torch."""
+"""Errors that an adapter raises. This module imports no torch, since hosts of adapters do without it."""
 
 
 class AdapterError(Exception):

@@ -27,6 +27,6 @@ def source_number(name: str) -> int:
 
 
 def module_path(layer: int, projection: str) -> str:
-    """Where a projection stands within a decoder's layers: `3.self_attn.q_proj`."""
+    """The path of a projection within a decoder's layers: `3.self_attn.q_proj`."""
     part = "self_attn" if projection in ("q", "k", "v", "o") else "mlp"
     return f"{layer}.{part}.{projection}_proj"

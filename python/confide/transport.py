@@ -41,7 +41,7 @@ _FOREIGN_OPTIONS = frozenset(
 
 @dataclass(frozen=True)
 class _ClientOptions:
-    """What the native part reads to make a client."""
+    """Options of a client, as the native part reads them."""
 
     policy: str
     root: bytes | None
@@ -55,7 +55,7 @@ class _ClientOptions:
 
 @dataclass(frozen=True)
 class _WireRequest:
-    """What the native part reads to send a request."""
+    """A request, as the native part reads it."""
 
     method: str
     host: str
@@ -140,7 +140,7 @@ class _Library(NamedTuple):
 
 
 class _Exchange:
-    """A request on its way, and what is kept of its answer until the receipt is verified."""
+    """A request that was sent, and the parts of its answer that are kept until the receipt is verified."""
 
     def __init__(
         self, library: Any, client: native.Client, request: _WireRequest, receipts: Receipts | None

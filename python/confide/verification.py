@@ -27,7 +27,7 @@ class Verification:
 
     @property
     def scope(self) -> str:
-        """What an acceptance covers: `workload`, or `platform` where the program is not known."""
+        """The scope of an acceptance: `workload`, or `platform` where the program is not known."""
         return self._text("scope")
 
     @property
@@ -46,7 +46,7 @@ class Verification:
 
     @property
     def guarantee(self) -> str:
-        """Who is protected from whom; empty where that is not about a connection."""
+        """The guarantee in words: who is protected from whom. Empty where the document is not about a connection."""
         return self._text("guarantee")
 
     def _text(self, name: str) -> str:
@@ -55,7 +55,7 @@ class Verification:
 
 @dataclass(frozen=True)
 class _EvidenceRequest:
-    """What the native part reads to judge evidence."""
+    """Evidence with all that judges it, as the native part reads it."""
 
     evidence: bytes
     policy: str | None
@@ -77,7 +77,7 @@ class _EvidenceRequest:
 
 @dataclass(frozen=True)
 class _ReceiptRequest:
-    """What the native part reads to judge a receipt."""
+    """A receipt with all that judges it, as the native part reads it."""
 
     receipt: bytes
     report: bytes

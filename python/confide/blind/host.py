@@ -43,8 +43,8 @@ BELOW_WIDTH = "below-width"
 
 @dataclass
 class HostOptions:
-    """Configuration of an adapter host. `allowance`: answers for each account, adapter and input; BELOW_WIDTH: one
-    fewer than the input is wide.
+    """Configuration of an adapter host. `allowance` is the number of answers for each account, adapter and input;
+    BELOW_WIDTH stands for one fewer than the input is wide.
     """
 
     parameters: ParameterSet
@@ -448,7 +448,7 @@ class AdapterHost:
         return len(self._sessions)
 
     def _count_key(self, session: HostSession, input_index: int) -> tuple[bytes, bytes, int, int]:
-        """What answers are counted for: account, digest of the weights, layer and input."""
+        """Gives the key under which answers are counted: account, digest of the weights, layer and input."""
         product = session.adapter.products[input_index]
         place = product.terms.layer, product.terms.source
         return session.account_id, product.weights_digest, *place

@@ -1,4 +1,4 @@
-"""Whom a connection comes from, as far as limits go, and how much one may hold: crates/lora/src/host/peers.rs."""
+"""The peers to which limits apply, and the limits for each peer and in all, as in crates/lora/src/host/peers.rs."""
 
 from __future__ import annotations
 

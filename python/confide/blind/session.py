@@ -1,4 +1,4 @@
-"""What a key holder has of one session with a host: keys, terms, prepared masks, and what a generation took of them."""
+"""A key holder's session with a host: keys, terms and prepared masks, and the meter of what a generation takes."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class HolderSession:
 
 @dataclass
 class Meter:
-    """What a generation has taken: counts, bytes and milliseconds by step."""
+    """The meter of a generation: counts, bytes and milliseconds by step."""
 
     answered_vectors: int = 0
     round_trips: int = 0

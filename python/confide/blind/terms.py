@@ -1,5 +1,5 @@
-"""The projections that read one vector, as one matrix of integers, and what a key holder is told of them: integers and
-bytes come from the native part, and are arrays here.
+"""The projections that read one vector, as one matrix of integers, and their terms for a key holder. Integers and bytes
+come from the native part, and are arrays here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ProjectionPart:
 
 @dataclass(frozen=True)
 class InputTerms:
-    """What a key holder must know of one input. `bits` is k, `norm_limit` bounds the integers' norm."""
+    """The terms of one input for a key holder. `bits` is k, `norm_limit` bounds the integers' norm."""
 
     layer: int
     source: int
@@ -98,8 +98,8 @@ def adapter_sites(inputs: Iterable[InputTerms]) -> dict[Site, Width]:
 
 @dataclass(frozen=True)
 class HostWeights:
-    """What the host computes with, int16 [rows, columns], the terms on which and their encoding, and the digest for
-    which answers are counted: whatever has the same A shares one count (docs/blind-protocol.md).
+    """The weights of one input at the host: the matrix, int16 [rows, columns], its terms and their encoding, and the
+    digest for which answers are counted. All weights with the same A share one count (docs/blind-protocol.md).
     """
 
     matrix: numpy.ndarray

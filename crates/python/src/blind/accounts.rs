@@ -1,4 +1,4 @@
-//! Whom answers are counted for, and how many there are.
+//! The accounts for which answers are counted, and the counts.
 
 use std::path::PathBuf;
 
@@ -10,8 +10,8 @@ use super::{
     messages::parse_input,
 };
 
-/// The clients that a host knows by a credential: lines of a name and the SHA-256 of the credential in hexadecimal,
-/// `#` begins a comment. An empty list serves everyone on one account. Raises `AdapterRefused`.
+/// The clients that a host knows by a credential. Each line of the text has a name and the SHA-256 of the credential in
+/// hexadecimal, and `#` begins a comment. An empty list serves everyone on one account. Raises `AdapterRefused`.
 #[pyclass(frozen, module = "confide._native")]
 pub(crate) struct ClientList {
     clients: host::ClientList,

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::runtime::unix_now;
 
-/// Who was answered how often: JSON lines, appended to a file or, without a path, the newest ones in memory. Raises
-/// `OSError`.
+/// The log of who was answered how often: JSON lines, which are appended to a file. Without a path, the newest ones are
+/// kept in memory. Raises `OSError`.
 #[pyclass(frozen, module = "confide._native")]
 pub(crate) struct AuditLog {
     log: host::AuditLog,

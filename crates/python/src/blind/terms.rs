@@ -16,7 +16,7 @@ use super::{
     errors::{adapter_error, protocol_error, value_error},
 };
 
-/// What a key holder must know of one input. `source` is its number on the wire.
+/// The terms of one input for a key holder. `source` is its number on the wire.
 #[pyclass(frozen, get_all, module = "confide._native")]
 pub(crate) struct InputTerms {
     layer: u32,
