@@ -156,7 +156,8 @@ impl EncryptedClient {
         self.relay.is_some() || needs_body || !request.body().is_end_stream()
     }
 
-    /// Finds the key of a request that is sealed, and a connection.
+    /// Finds a judged key, without which nothing is sent, and a connection. A request that is sealed gets
+    /// the key.
     ///
     /// # Errors
     /// Those of [`EncryptedClient::find_key`] and of a connection.
@@ -167,19 +168,18 @@ impl EncryptedClient {
         running: RunningRequest,
     ) -> Result<PreparedExchange, ClientError> {
         let connect = deadlines.connect;
-        let key = match (is_sealed, connect) {
-            (false, _) => None,
-            (true, None) => Some(self.find_key().await?),
+        let judged = match connect {
+            None => self.find_key().await?,
             // The fetch goes on for later requests.
-            (true, Some(deadline)) => {
+            Some(deadline) => {
                 let found = tokio::time::timeout(deadline, self.find_key()).await;
                 let reason = || format!("none came within {deadline:?}");
-                Some(found.map_err(|_| ClientError::ReportUnavailable { reason: reason() })??)
+                found.map_err(|_| ClientError::ReportUnavailable { reason: reason() })??
             }
         };
         let http = self.relay.as_deref().map_or(&self.http, Relay::http);
         let checked_out = http.check_out(deadlines, Some(running)).await?;
-        Ok(PreparedExchange { key, checked_out, connect })
+        Ok(PreparedExchange { key: is_sealed.then_some(judged), checked_out, connect })
     }
 
     /// Sends one request. With a key its body is encrypted, and its answer has to be.

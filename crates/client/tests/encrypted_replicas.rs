@@ -1,0 +1,154 @@
+//! Gateways behind fronts that terminate TLS, as the client finds, judges and uses them. A front here
+//! follows a script, and may be hostile.
+
+mod local;
+mod site;
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use confide_client::{
+    AllowedOrigins, ClientLimits, Connector, EncryptedClient, Endpoint, HttpClient, JudgedKey,
+    RemoteEnd, ReplicaSet, ReportJudge,
+};
+use confide_encrypted_body::{BodyKem, BodyPublicKey};
+use local::{ask, read_to_end, serve_replicas};
+use serde_json::Value;
+use site::{Stream, now, server};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    task::JoinSet,
+};
+
+const GET: &str = "GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n";
+const MODELS: &str = "/v1/models";
+const REPORT: &str = "/v1/aci/attestation";
+
+/// A request as a front sees it: its head, in lower case.
+#[derive(Clone)]
+struct SeenRequest(String);
+
+impl SeenRequest {
+    fn path(&self) -> &str {
+        let target = self.0.split(' ').nth(1).unwrap_or_default();
+        target.split('?').next().unwrap_or_default()
+    }
+}
+
+/// A front whose answers are those of a script.
+struct Front {
+    address: SocketAddr,
+    root: Vec<u8>,
+    seen: Arc<Mutex<Vec<SeenRequest>>>,
+    _running: JoinSet<()>,
+}
+
+impl Front {
+    async fn start(script: impl Fn(&SeenRequest) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        let server = server(confide_channel::Binding::None, None, now);
+        let root = server.certificate_der();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (server, script) = (Arc::new(server), Arc::new(script));
+        let seen = Arc::<Mutex<Vec<SeenRequest>>>::default();
+        let noted = seen.clone();
+        let mut running = JoinSet::new();
+        running.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let (server, script, noted) = (server.clone(), script.clone(), noted.clone());
+                connections.spawn(async move {
+                    let Ok(accepted) = server.accept(stream).await else { return };
+                    let mut stream = accepted.stream;
+                    while let Some(request) = read_request(&mut stream).await {
+                        noted.lock().unwrap().push(request.clone());
+                        let answer = script(&request);
+                        let written = stream.write_all(&answer).await;
+                        if written.is_err() || stream.flush().await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        Self { address, root, seen, _running: running }
+    }
+
+    fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    fn requests_for(&self, path: &str) -> Vec<SeenRequest> {
+        let seen = self.seen.lock().unwrap();
+        seen.iter().filter(|request| request.path() == path).cloned().collect()
+    }
+
+    fn connect(&self, limits: ClientLimits) -> HttpClient {
+        let endpoint = Endpoint::parse(&self.url()).unwrap();
+        let connector = Connector::to_proxy(endpoint, [self.root.clone()], now, limits).unwrap();
+        HttpClient::new(connector, limits, now)
+    }
+
+    /// The gateway behind this front, to which only bodies are encrypted.
+    fn replica(&self, limits: ClientLimits) -> (String, RemoteEnd) {
+        let client = EncryptedClient::new(self.connect(limits), judge(), limits.age_max, now);
+        (self.url(), Arc::new(client).into())
+    }
+}
+
+/// Reads one request with its body, which comes in chunks if there is one; `None` at the end of the
+/// stream.
+async fn read_request(stream: &mut Stream) -> Option<SeenRequest> {
+    let head = site::read_head(stream).await?;
+    if head.contains("transfer-encoding: chunked") {
+        let (mut body, mut byte) = (Vec::new(), [0]);
+        while !body.ends_with(b"\r\n0\r\n\r\n") {
+            stream.read_exact(&mut byte).await.ok()?;
+            body.push(byte[0]);
+        }
+    }
+    Some(SeenRequest(head))
+}
+
+/// Accepts reports whose text is a key, and refuses all others.
+fn judge() -> ReportJudge {
+    Arc::new(|report, _nonce| {
+        let key = hex::decode(report).map_err(|_| "it is no key".to_owned())?;
+        let key = BodyPublicKey::from_bytes(BodyKem::X25519, &key);
+        let key = key.map_err(|error| error.to_string())?;
+        Ok(JudgedKey { key, not_after: u64::MAX, verification: Value::Null })
+    })
+}
+
+fn answer_with(body: impl AsRef<[u8]>) -> Vec<u8> {
+    let body = body.as_ref();
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
+async fn exchange(address: SocketAddr, request: &str) -> String {
+    read_to_end(&mut ask(address, request).await).await
+}
+
+#[tokio::test]
+async fn a_request_without_a_body_is_not_sent_to_a_gateway_that_is_refused() {
+    let front = Front::start(|request| match request.path() {
+        REPORT => answer_with("refused"),
+        _ => site::OK.to_vec(),
+    })
+    .await;
+    let limits = ClientLimits::default();
+    let set = Arc::new(ReplicaSet::new([front.replica(limits)]));
+    let local = serve_replicas(set.clone(), AllowedOrigins::default(), limits).await;
+    let answer = exchange(local.address, GET).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 502 ") && answer.contains("evidence_rejected"),
+        "{answer}"
+    );
+    assert!(front.requests_for(MODELS).is_empty(), "nothing but the report is requested");
+    let state = set.describe().remove(0);
+    assert!(!state.is_admitted && state.failure.is_some_and(|failure| failure.is_refused));
+}
