@@ -208,22 +208,23 @@ impl ReplicaSet {
             let Chosen { replica, running, deadlines } = chosen;
             let is_sealed = replica.end.is_sealed(&request);
             let error = match replica.end.prepare(is_sealed, deadlines, running).await {
-                Ok(prepared) => match replica.end.send(prepared, request).await {
-                    Ok(answer) => {
-                        self.record_admission(&replica);
-                        return Ok(answer);
+                Ok(prepared) => {
+                    // An answer may take minutes, in which the replica may be refused.
+                    self.record_admission(&replica);
+                    match replica.end.send(prepared, request).await {
+                        Ok(answer) => return Ok(answer),
+                        Err(unanswered) => match unanswered.unsent {
+                            Some(unsent) => {
+                                request = unsent;
+                                unanswered.error
+                            }
+                            None => {
+                                self.note_lost_key(&replica, &unanswered.error);
+                                return Err(unanswered.error);
+                            }
+                        },
                     }
-                    Err(unanswered) => match unanswered.unsent {
-                        Some(unsent) => {
-                            request = unsent;
-                            unanswered.error
-                        }
-                        None => {
-                            self.note_lost_key(&replica, &unanswered.error);
-                            return Err(unanswered.error);
-                        }
-                    },
-                },
+                }
                 Err(error) => error,
             };
             self.record_attempt(&mut attempts, replica, error)?;

@@ -6,26 +6,32 @@ mod site;
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use confide_client::{
     AllowedOrigins, ClientLimits, Connector, EncryptedClient, Endpoint, HttpClient, JudgedKey,
     RemoteEnd, ReplicaSet, ReportJudge,
 };
-use confide_encrypted_body::{BodyKem, BodyPublicKey};
+use confide_encrypted_body::{BodyKem, BodyPublicKey, RecipientKey};
 use local::{ask, read_to_end, serve_replicas};
 use serde_json::Value;
 use site::{Stream, now, server};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
+    sync::Semaphore,
     task::JoinSet,
 };
 
-const GET: &str = "GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n";
 const MODELS: &str = "/v1/models";
 const REPORT: &str = "/v1/aci/attestation";
+/// The path of requests that are answered when the test says so.
+const HELD: &str = "/v1/held";
 
 /// A request as a front sees it: its head, in lower case.
 #[derive(Clone)]
@@ -43,6 +49,8 @@ struct Front {
     address: SocketAddr,
     root: Vec<u8>,
     seen: Arc<Mutex<Vec<SeenRequest>>>,
+    /// Each permit has one request for [`HELD`] answered.
+    held: Arc<Semaphore>,
     _running: JoinSet<()>,
 }
 
@@ -54,17 +62,22 @@ impl Front {
         let address = listener.local_addr().unwrap();
         let (server, script) = (Arc::new(server), Arc::new(script));
         let seen = Arc::<Mutex<Vec<SeenRequest>>>::default();
-        let noted = seen.clone();
+        let held = Arc::new(Semaphore::new(0));
+        let (noted, holding) = (seen.clone(), held.clone());
         let mut running = JoinSet::new();
         running.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let (server, script, noted) = (server.clone(), script.clone(), noted.clone());
+                let (server, script) = (server.clone(), script.clone());
+                let (noted, holding) = (noted.clone(), holding.clone());
                 connections.spawn(async move {
                     let Ok(accepted) = server.accept(stream).await else { return };
                     let mut stream = accepted.stream;
                     while let Some(request) = read_request(&mut stream).await {
                         noted.lock().unwrap().push(request.clone());
+                        if request.path() == HELD {
+                            holding.acquire().await.unwrap().forget();
+                        }
                         let answer = script(&request);
                         let written = stream.write_all(&answer).await;
                         if written.is_err() || stream.flush().await.is_err() {
@@ -74,7 +87,7 @@ impl Front {
                 });
             }
         });
-        Self { address, root, seen, _running: running }
+        Self { address, root, seen, held, _running: running }
     }
 
     fn url(&self) -> String {
@@ -129,6 +142,27 @@ fn answer_with(body: impl AsRef<[u8]>) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
+fn make_key() -> BodyPublicKey {
+    RecipientKey::generate(BodyKem::X25519).unwrap().public_key().clone()
+}
+
+fn report(key: &BodyPublicKey) -> Vec<u8> {
+    answer_with(hex::encode(key.as_bytes()))
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
+}
+
+async fn wait_until(is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    site::finish_in_time(waiting).await;
+}
+
 async fn exchange(address: SocketAddr, request: &str) -> String {
     read_to_end(&mut ask(address, request).await).await
 }
@@ -143,12 +177,38 @@ async fn a_request_without_a_body_is_not_sent_to_a_gateway_that_is_refused() {
     let limits = ClientLimits::default();
     let set = Arc::new(ReplicaSet::new([front.replica(limits)]));
     let local = serve_replicas(set.clone(), AllowedOrigins::default(), limits).await;
-    let answer = exchange(local.address, GET).await;
+    let answer = exchange(local.address, &get(MODELS)).await;
     assert!(
         answer.starts_with("HTTP/1.1 502 ") && answer.contains("evidence_rejected"),
         "{answer}"
     );
     assert!(front.requests_for(MODELS).is_empty(), "nothing but the report is requested");
+    let state = set.describe().remove(0);
+    assert!(!state.is_admitted && state.failure.is_some_and(|failure| failure.is_refused));
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_late_does_not_admit_a_gateway_that_was_refused_meanwhile() {
+    let (key, is_good) = (make_key(), Arc::new(AtomicBool::new(true)));
+    let good = is_good.clone();
+    let front = Front::start(move |request| match request.path() {
+        REPORT if good.load(Ordering::SeqCst) => report(&key),
+        REPORT => answer_with("refused"),
+        _ => site::OK.to_vec(),
+    })
+    .await;
+    // Each request has the report judged anew.
+    let limits = ClientLimits { age_max: Duration::ZERO, ..ClientLimits::default() };
+    let set = Arc::new(ReplicaSet::new([front.replica(limits)]));
+    let local = serve_replicas(set.clone(), AllowedOrigins::default(), limits).await;
+    let mut late = ask(local.address, &get(HELD)).await;
+    wait_until(|| !front.requests_for(HELD).is_empty()).await;
+    assert!(set.describe()[0].is_admitted);
+    is_good.store(false, Ordering::SeqCst);
+    assert!(exchange(local.address, &get(MODELS)).await.contains("evidence_rejected"));
+    front.held.add_permits(1);
+    let answer = read_to_end(&mut late).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     let state = set.describe().remove(0);
     assert!(!state.is_admitted && state.failure.is_some_and(|failure| failure.is_refused));
 }
