@@ -47,15 +47,35 @@ pub(crate) struct PreparedExchange {
     pub(crate) connect: Option<Duration>,
 }
 
+/// The form in which requests are encrypted, with the connections that carry them.
+#[derive(Clone)]
+pub enum EncryptedForm {
+    /// Whole messages (OHTTP).
+    Messages(Arc<Relay>),
+    /// Bodies only (EHBP): method, path and fields stay visible.
+    Bodies(HttpClient),
+}
+
+impl EncryptedForm {
+    fn http(&self) -> &HttpClient {
+        match self {
+            Self::Messages(relay) => relay.http(),
+            Self::Bodies(http) => http,
+        }
+    }
+}
+
 /// A client whose request bodies only an attested gateway can read.
 ///
 /// Of several gateways behind one address it uses one, by the identifier of that one's key.
 pub struct EncryptedClient {
-    http: HttpClient,
+    /// The connections for reports and lists of keys. They have a queue of their own, so that no report
+    /// waits for requests to end.
+    reports: HttpClient,
+    form: EncryptedForm,
     key: Arc<SharedKey>,
     latest: Arc<LatestKey>,
-    relay: Option<Arc<Relay>>,
-    reports: ReportRules,
+    rules: ReportRules,
 }
 
 /// The judge of reports, and the time for which a judged one counts.
@@ -75,38 +95,34 @@ struct LatestKey {
 }
 
 impl EncryptedClient {
-    /// A client that sends through `http` and asks for a new report when the last one is older than
-    /// `age_max`. `clock` returns Unix seconds.
+    /// A client that sends requests in this form. It fetches a report through `reports`, and a new one
+    /// when the last one is older than `age_max`. `reports` must not share its queue with the requests.
+    /// `clock` returns Unix seconds.
     pub fn new(
-        http: HttpClient,
+        reports: HttpClient,
+        form: EncryptedForm,
         judge: ReportJudge,
         age_max: Duration,
         clock: fn() -> u64,
     ) -> Self {
-        Self::with_key(http, None, ReportRules { judge, age_max, clock }, None)
-    }
-
-    /// The client, which now sends every request through `relay`, encapsulated whole. Only reports
-    /// still come by the connection to the gateway's address.
-    pub fn through_relay(self, relay: Arc<Relay>) -> Self {
-        Self { relay: Some(relay), ..self }
+        Self::with_key(reports, form, ReportRules { judge, age_max, clock }, None)
     }
 
     /// A client of another gateway behind the same address, which has the key `id`. Its report still
     /// has to be fetched and judged.
     pub(crate) fn for_key(&self, id: BodyKeyId) -> Self {
-        Self::with_key(self.http.clone(), self.relay.clone(), self.reports.clone(), Some(id))
+        Self::with_key(self.reports.clone(), self.form.clone(), self.rules.clone(), Some(id))
     }
 
     fn with_key(
-        http: HttpClient,
-        relay: Option<Arc<Relay>>,
-        reports: ReportRules,
+        reports: HttpClient,
+        form: EncryptedForm,
+        rules: ReportRules,
         named: Option<BodyKeyId>,
     ) -> Self {
         let latest = Arc::new(LatestKey { named: Mutex::new(named), ..LatestKey::default() });
-        let ReportRules { judge, age_max, clock } = reports.clone();
-        let (fetching, fetched) = (http.clone(), latest.clone());
+        let ReportRules { judge, age_max, clock } = rules.clone();
+        let (fetching, fetched) = (reports.clone(), latest.clone());
         let fetch: KeyFetch = Box::new(move || {
             let (http, judge, latest) = (fetching.clone(), judge.clone(), fetched.clone());
             Box::pin(async move {
@@ -117,7 +133,7 @@ impl EncryptedClient {
                 Ok(judged)
             })
         });
-        Self { http, key: SharedKey::new(fetch, age_max, clock), latest, relay, reports }
+        Self { reports, form, key: SharedKey::new(fetch, age_max, clock), latest, rules }
     }
 
     /// The key that was judged last.
@@ -134,7 +150,7 @@ impl EncryptedClient {
     /// Nothing vouches for them: each is judged by its own report.
     pub(crate) async fn list_key_ids(&self) -> Result<Vec<BodyKeyId>, ClientError> {
         let kem = lock(&self.latest.judged).as_ref().map(|judged| judged.key.kem());
-        let listed = fetch_listed_keys(&self.http).await?;
+        let listed = fetch_listed_keys(&self.reports).await?;
         let listed = listed.iter().filter(|key| Some(key.kem()) == kem);
         Ok(listed.map(BodyPublicKey::key_id).collect())
     }
@@ -149,11 +165,12 @@ impl EncryptedClient {
         self.key.find().await.map_err(KeyFailure::into_error)
     }
 
-    /// Whether a request is encrypted: through a relay each one, and otherwise those with a body or
-    /// whose method needs one.
+    /// Whether a request is encrypted: in the form of whole messages each one, and otherwise those with a
+    /// body or whose method needs one.
     pub(crate) fn is_sealed(&self, request: &Request<RequestBody>) -> bool {
         let needs_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
-        self.relay.is_some() || needs_body || !request.body().is_end_stream()
+        let is_message = matches!(self.form, EncryptedForm::Messages(_));
+        is_message || needs_body || !request.body().is_end_stream()
     }
 
     /// Finds a judged key, without which nothing is sent, and a connection. A request that is sealed gets
@@ -177,8 +194,7 @@ impl EncryptedClient {
                 found.map_err(|_| ClientError::ReportUnavailable { reason: reason() })??
             }
         };
-        let http = self.relay.as_deref().map_or(&self.http, Relay::http);
-        let checked_out = http.check_out(deadlines, Some(running)).await?;
+        let checked_out = self.form.http().check_out(deadlines, Some(running)).await?;
         Ok(PreparedExchange { key: is_sealed.then_some(judged), checked_out, connect })
     }
 
@@ -195,15 +211,19 @@ impl EncryptedClient {
     ) -> Result<Response<EncryptedAnswerBody>, Box<UnansweredRequest>> {
         let PreparedExchange { key, checked_out, connect } = prepared;
         let Some(judged) = key else {
-            let answer = self.http.send(checked_out, request, connect).await?;
+            let answer = self.form.http().send(checked_out, request, connect).await?;
             return Ok(answer.response.map(Either::Left));
         };
-        let answered = match &self.relay {
+        let answered = match &self.form {
             // Boxed, because other requests do not need the space.
-            Some(relay) => Box::pin(relay.send(checked_out, request, &judged.key, connect))
-                .await
-                .map(|answer| answer.map(|body| Either::Right(Either::Right(Box::new(body))))),
-            None => self.send_sealed(checked_out, request, &judged.key, connect).await,
+            EncryptedForm::Messages(relay) => {
+                Box::pin(relay.send(checked_out, request, &judged.key, connect))
+                    .await
+                    .map(|answer| answer.map(|body| Either::Right(Either::Right(Box::new(body)))))
+            }
+            EncryptedForm::Bodies(http) => {
+                send_sealed(http, checked_out, request, &judged.key, connect).await
+            }
         };
         // A sealed request is for one key, so none is handed back to be sent elsewhere.
         answered.map_err(|error| {
@@ -221,26 +241,26 @@ impl EncryptedClient {
             UnansweredRequest::from_sent(error)
         })
     }
+}
 
-    /// Sends a request with its body encrypted.
-    async fn send_sealed(
-        &self,
-        checked_out: CheckedOut,
-        request: Request<RequestBody>,
-        key: &BodyPublicKey,
-        connect: Option<Duration>,
-    ) -> Result<Response<EncryptedAnswerBody>, ClientError> {
-        let (request, secret) = seal_request(request, key)?;
-        let answered = self.http.send(checked_out, request, connect).await;
-        let answer = answered.map_err(|unanswered| unanswered.error)?.response;
-        if !answer.headers().contains_key(NONCE_FIELD) {
-            return Err(match is_key_problem(&answer) {
-                true => ClientError::KeyReplaced,
-                false => ClientError::Unencrypted { status: answer.status() },
-            });
-        }
-        open_answer(answer, &secret).await
+/// Sends a request with its body encrypted.
+async fn send_sealed(
+    http: &HttpClient,
+    checked_out: CheckedOut,
+    request: Request<RequestBody>,
+    key: &BodyPublicKey,
+    connect: Option<Duration>,
+) -> Result<Response<EncryptedAnswerBody>, ClientError> {
+    let (request, secret) = seal_request(request, key)?;
+    let answered = http.send(checked_out, request, connect).await;
+    let answer = answered.map_err(|unanswered| unanswered.error)?.response;
+    if !answer.headers().contains_key(NONCE_FIELD) {
+        return Err(match is_key_problem(&answer) {
+            true => ClientError::KeyReplaced,
+            false => ClientError::Unencrypted { status: answer.status() },
+        });
     }
+    open_answer(answer, &secret).await
 }
 
 /// Encrypts the body of a request, which gets the fields that say so.

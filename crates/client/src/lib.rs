@@ -38,7 +38,7 @@ pub use connector::{
     BodyError, ConnectTimings, Connection, Connector, RequestBody, empty_body, streamed_body,
     whole_body,
 };
-pub use encrypted_client::EncryptedClient;
+pub use encrypted_client::{EncryptedClient, EncryptedForm};
 pub use endpoint::Endpoint;
 pub use error::{Blame, ClientError, RequestBodyError, failed_check};
 pub use gateway_report::{REPORT_NONCE_BYTES, ReportJudge};

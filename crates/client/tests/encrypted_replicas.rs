@@ -14,8 +14,8 @@ use std::{
 };
 
 use confide_client::{
-    AllowedOrigins, ClientLimits, Connector, EncryptedClient, Endpoint, HttpClient, JudgedKey,
-    RemoteEnd, ReplicaSet, ReportJudge,
+    AllowedOrigins, ClientLimits, Connector, EncryptedClient, EncryptedForm, Endpoint, HttpClient,
+    JudgedKey, RemoteEnd, ReplicaSet, ReportJudge,
 };
 use confide_encrypted_body::{BodyKem, BodyPublicKey, RecipientKey};
 use local::{ask, read_to_end, serve_replicas};
@@ -105,10 +105,15 @@ impl Front {
         HttpClient::new(connector, limits, now)
     }
 
-    /// The gateway behind this front, to which only bodies are encrypted.
+    /// A client that encrypts bodies only.
+    fn client(&self, limits: ClientLimits) -> EncryptedClient {
+        let (reports, requests) = (self.connect(limits), self.connect(limits));
+        let form = EncryptedForm::Bodies(requests);
+        EncryptedClient::new(reports, form, judge(), limits.age_max, now)
+    }
+
     fn replica(&self, limits: ClientLimits) -> (String, RemoteEnd) {
-        let client = EncryptedClient::new(self.connect(limits), judge(), limits.age_max, now);
-        (self.url(), Arc::new(client).into())
+        (self.url(), Arc::new(self.client(limits)).into())
     }
 }
 
@@ -211,4 +216,22 @@ async fn an_answer_that_comes_late_does_not_admit_a_gateway_that_was_refused_mea
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     let state = set.describe().remove(0);
     assert!(!state.is_admitted && state.failure.is_some_and(|failure| failure.is_refused));
+}
+
+#[tokio::test]
+async fn a_report_does_not_wait_for_requests_to_end() {
+    let key = make_key();
+    let front = Front::start(move |request| match request.path() {
+        REPORT => report(&key),
+        _ => site::OK.to_vec(),
+    })
+    .await;
+    let (age_max, queue) = (Duration::ZERO, Duration::from_millis(100));
+    let limits = ClientLimits { connections: 1, queue, age_max, ..ClientLimits::default() };
+    let client = Arc::new(front.client(limits));
+    let set = Arc::new(ReplicaSet::of_one(client.clone()));
+    let local = serve_replicas(set, AllowedOrigins::default(), limits).await;
+    let _running = ask(local.address, &get(HELD)).await;
+    wait_until(|| !front.requests_for(HELD).is_empty()).await;
+    client.find_key().await.expect("the only place for requests is not that of reports");
 }

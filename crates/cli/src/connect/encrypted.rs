@@ -11,8 +11,8 @@ use std::{
 };
 
 use confide_client::{
-    AllowedOrigins, ClientError, ClientLimits, Connector, EncryptedClient, Endpoint, HttpClient,
-    JudgedKey, Relay, RelayUrl, RemoteEnd, ReplicaSet, ReplicaStatus, ReportJudge,
+    AllowedOrigins, ClientError, ClientLimits, Connector, EncryptedClient, EncryptedForm, Endpoint,
+    HttpClient, JudgedKey, Relay, RelayUrl, RemoteEnd, ReplicaSet, ReplicaStatus, ReportJudge,
     VerificationSource, error_chain,
 };
 use confide_encrypted_body::OHTTP_GATEWAY_PATH;
@@ -123,15 +123,11 @@ fn build_replicas(
         visible: if args.has_visible_heads { VISIBLE } else { VISIBLE_AROUND_MESSAGES },
         guarantee: OnceLock::new(),
     });
-    let replicas = args.urls.iter().zip(clients).map(|(url, (http, relay))| {
+    let replicas = args.urls.iter().zip(clients).map(|(url, (reports, form))| {
         let (rules, judged_url) = (rules.clone(), url.clone());
         let judge: ReportJudge =
             Arc::new(move |report, nonce| rules.judge(&judged_url, report, nonce));
-        let client = EncryptedClient::new(http, judge, limits.age_max, process::unix_now);
-        let client = match relay {
-            Some(relay) => client.through_relay(relay),
-            None => client,
-        };
+        let client = EncryptedClient::new(reports, form, judge, limits.age_max, process::unix_now);
         (url.clone(), RemoteEnd::Encrypted(Arc::new(client)))
     });
     Ok(replicas.collect())
@@ -187,10 +183,10 @@ impl KeyRules {
     }
 }
 
-/// The client that fetches reports at an address, and the relay for whole requests if there is one.
-type GatewayClients = (HttpClient, Option<Arc<Relay>>);
+/// The client that fetches reports at an address, and the form and the client of requests.
+type GatewayClients = (HttpClient, EncryptedForm);
 
-/// The clients of each address, which share the limits on requests.
+/// The clients of each address. Requests to all addresses share one queue, and reports another.
 fn open_clients(
     args: &EncryptedConnection<'_>,
     endpoints: &[Endpoint],
@@ -208,24 +204,31 @@ fn open_clients(
             None => HttpClient::new(connector, limits, process::unix_now),
         })
     };
-    let (mut reports, mut requests): (Vec<HttpClient>, Vec<(RelayUrl, HttpClient)>) =
-        Default::default();
+    let mut clients = Vec::new();
+    let mut first: Option<(HttpClient, HttpClient)> = None;
     for endpoint in endpoints {
-        reports.push(open(endpoint.clone(), reports.first())?);
-        let url = match (args.relay, args.has_visible_heads) {
-            (_, true) => continue,
-            (Some(url), false) => url.to_owned(),
-            (None, false) => format!("https://{endpoint}{OHTTP_GATEWAY_PATH}"),
+        let relay = match (args.relay, args.has_visible_heads) {
+            (_, true) => None,
+            (Some(url), false) => Some(parse_relay(url)?),
+            (None, false) => Some(parse_relay(&format!("https://{endpoint}{OHTTP_GATEWAY_PATH}"))?),
         };
-        let url = RelayUrl::parse(&url).map_err(|error| {
-            CliError::new(error).with_hint("for instance https://relay.example/confide")
-        })?;
-        let first = requests.first().map(|(_, first)| first);
-        let http = open(url.endpoint.clone(), first)?;
-        requests.push((url, http));
+        let end = relay.as_ref().map_or(endpoint, |relay| &relay.endpoint);
+        let reports = open(endpoint.clone(), first.as_ref().map(|(reports, _)| reports))?;
+        let requests = open(end.clone(), first.as_ref().map(|(_, requests)| requests))?;
+        first.get_or_insert_with(|| (reports.clone(), requests.clone()));
+        let form = match relay {
+            Some(url) => EncryptedForm::Messages(Arc::new(Relay::new(requests, url))),
+            None => EncryptedForm::Bodies(requests),
+        };
+        clients.push((reports, form));
     }
-    let mut relays = requests.into_iter().map(|(url, http)| Arc::new(Relay::new(http, url)));
-    Ok(reports.into_iter().map(|http| (http, relays.next())).collect())
+    Ok(clients)
+}
+
+fn parse_relay(url: &str) -> Result<RelayUrl, CliError> {
+    RelayUrl::parse(url).map_err(|error| {
+        CliError::new(error).with_hint("for instance https://relay.example/confide")
+    })
 }
 
 /// The root certificates by which the proxy's TLS is verified: those of a file, or of the system.
