@@ -93,8 +93,9 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = WITHOUT_EFFECT_ON_ENCRYPTED_BODIES)]
     encrypted_bodies: bool,
     /// Send whole requests through this relay of OHTTP, which passes them on to the server's
-    /// /.well-known/ohttp-gateway: https://HOST[:PORT][/PATH]. The relay sees sizes and times only, and the server
-    /// does not see your address, except where this program fetches its attestation report from URL
+    /// /.well-known/ohttp-gateway: https://HOST[:PORT][/PATH]. The relay sees sizes, times, your address and the
+    /// identifier of the gateway's key. The server does not see your address, except where this program fetches
+    /// its attestation report from URL. Only one URL may be given, and no further gateways are looked for there
     #[arg(long, value_name = "URL", requires = "encrypted_bodies")]
     relay: Option<String>,
     /// Encrypt bodies only (EHBP). The proxy then sees paths and header fields, and with an API key of yours it gets

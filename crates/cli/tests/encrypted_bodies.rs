@@ -394,7 +394,8 @@ fn a_relay_sees_nothing_of_a_request_and_every_trick_of_it_shows() {
     // By default the proxy itself is the relay.
     let connect = CONFIDE.start(&site.arguments());
     assert!(connect.ready["relay"].is_null(), "{}", connect.ready);
-    assert!(connect.ready["visible_to_proxies"].as_str().unwrap().starts_with("sizes and times"));
+    let visible = connect.ready["visible_to_proxies"].as_str().unwrap().to_owned();
+    assert!(visible.starts_with("sizes, times, the identifier of the gateway's key"), "{visible}");
     let (head, body) = chat(&connect);
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}\n{body}");
     assert!(body.contains("data: [DONE]") && body.ends_with("0\r\n\r\n"), "{body}");
@@ -410,6 +411,8 @@ fn a_relay_sees_nothing_of_a_request_and_every_trick_of_it_shows() {
     assert!(exchange(&connect, get).0.starts_with("HTTP/1.1 200 "));
     let seen = site.proxy.seen.lock().unwrap().clone();
     assert!(find(&seen, b"message/ohttp-chunked-res").is_some(), "the relay sees the form");
+    let key_id = connect.ready["key_id"].as_str().unwrap();
+    assert!(find(&seen, key_id.as_bytes()).is_some(), "and for which gateway the request is");
     for hidden in
         [SECRET.as_bytes(), b"[DONE]", b"max_tokens", b"/v1/chat", b"x-receipt-id", b"sk-hidden"]
     {
@@ -463,6 +466,20 @@ fn a_gateway_whose_report_is_not_accepted_gets_nothing() {
     let (head, body) = chat(&connect);
     assert!(head.starts_with("HTTP/1.1 502 ") && body.contains("evidence_rejected"), "{body}");
     assert_eq!(count_posts(), sent, "nothing was sent");
+}
+
+#[test]
+fn a_relay_leads_to_one_gateway_so_several_addresses_are_refused() {
+    let folder = Folder::new("relay-of-two");
+    let attester = PathBuf::from(folder.argument("attester"));
+    run_well(&["attest", "--simulate", "tdx", "--out", text(&attester)]);
+    let policy = attester.join("policy.toml");
+    let start = ["connect", "https://127.0.0.1:9", "https://127.0.0.1:19", "--encrypted-bodies"];
+    let more = ["--relay", "https://127.0.0.1:29/relay", "--policy", text(&policy)];
+    let refused = CONFIDE.run(&[&start[..], &more].concat());
+    assert_eq!(refused.status, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--relay leads to one gateway"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("wanted one URL, got 2"), "{}", refused.stderr);
 }
 
 #[test]

@@ -76,6 +76,7 @@ pub struct EncryptedClient {
     key: Arc<SharedKey>,
     latest: Arc<LatestKey>,
     rules: ReportRules,
+    is_discovery_allowed: bool,
 }
 
 /// The judge of reports, and the time for which a judged one counts.
@@ -108,6 +109,13 @@ impl EncryptedClient {
         Self::with_key(reports, form, ReportRules { judge, age_max, clock }, None)
     }
 
+    /// The client, which now lets a [`ReplicaSet`](crate::ReplicaSet) discover further gateways behind its
+    /// address. That takes a request to the address every half minute, which shows it the address of
+    /// this machine even if all other requests go through a relay.
+    pub fn with_discovery(self) -> Self {
+        Self { is_discovery_allowed: true, ..self }
+    }
+
     /// A client of another gateway behind the same address, which has the key `id`. Its report still
     /// has to be fetched and judged.
     pub(crate) fn for_key(&self, id: BodyKeyId) -> Self {
@@ -133,7 +141,13 @@ impl EncryptedClient {
                 Ok(judged)
             })
         });
-        Self { reports, form, key: SharedKey::new(fetch, age_max, clock), latest, rules }
+        let key = SharedKey::new(fetch, age_max, clock);
+        Self { reports, form, key, latest, rules, is_discovery_allowed: false }
+    }
+
+    /// Whether further gateways behind its address may be discovered.
+    pub(crate) fn is_discovery_allowed(&self) -> bool {
+        self.is_discovery_allowed
     }
 
     /// The key that was judged last.

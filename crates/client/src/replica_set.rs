@@ -147,8 +147,8 @@ impl ReplicaSet {
         }
     }
 
-    /// Keeps evidence fresh, tries replicas that are left out, and looks for others behind the address of
-    /// a proxy, until it is dropped.
+    /// Keeps evidence fresh, tries replicas that are left out, and looks for others behind an address where
+    /// [`EncryptedClient::with_discovery`] allows it, until it is dropped.
     pub async fn maintain(self: Arc<Self>) -> Infallible {
         let mut tasks = JoinSet::new();
         for replica in self.list() {
@@ -157,6 +157,7 @@ impl ReplicaSet {
                     let client = client.clone();
                     tasks.spawn(async move { match client.keep_fresh().await {} });
                 }
+                RemoteEnd::Encrypted(client) if !client.is_discovery_allowed() => {}
                 RemoteEnd::Encrypted(client) => {
                     let (set, client) = (self.clone(), client.clone());
                     tasks.spawn(

@@ -17,7 +17,7 @@ use confide_client::{
     AllowedOrigins, ClientLimits, Connector, EncryptedClient, EncryptedForm, Endpoint, HttpClient,
     JudgedKey, RemoteEnd, ReplicaSet, ReportJudge,
 };
-use confide_encrypted_body::{BodyKem, BodyPublicKey, RecipientKey};
+use confide_encrypted_body::{BodyKem, BodyPublicKey, RecipientKey, encode_ohttp_keys};
 use local::{ask, read_to_end, serve_replicas};
 use serde_json::Value;
 use site::{Stream, now, server};
@@ -30,6 +30,7 @@ use tokio::{
 
 const MODELS: &str = "/v1/models";
 const REPORT: &str = "/v1/aci/attestation";
+const KEYS: &str = "/.well-known/ohttp-gateway";
 /// The path of requests that are answered when the test says so.
 const HELD: &str = "/v1/held";
 
@@ -113,7 +114,7 @@ impl Front {
     }
 
     fn replica(&self, limits: ClientLimits) -> (String, RemoteEnd) {
-        (self.url(), Arc::new(self.client(limits)).into())
+        (self.url(), Arc::new(self.client(limits).with_discovery()).into())
     }
 }
 
@@ -153,6 +154,10 @@ fn make_key() -> BodyPublicKey {
 
 fn report(key: &BodyPublicKey) -> Vec<u8> {
     answer_with(hex::encode(key.as_bytes()))
+}
+
+fn key_list<'a>(keys: impl IntoIterator<Item = &'a BodyPublicKey>) -> Vec<u8> {
+    answer_with(encode_ohttp_keys(keys))
 }
 
 fn get(path: &str) -> String {
@@ -234,4 +239,32 @@ async fn a_report_does_not_wait_for_requests_to_end() {
     let _running = ask(local.address, &get(HELD)).await;
     wait_until(|| !front.requests_for(HELD).is_empty()).await;
     client.find_key().await.expect("the only place for requests is not that of reports");
+}
+
+#[tokio::test]
+async fn further_gateways_are_looked_for_only_where_that_is_allowed() {
+    let (key, other) = (make_key(), make_key());
+    let front = Front::start(move |request| match request.path() {
+        REPORT => report(&key),
+        KEYS => key_list([&key, &other]),
+        _ => site::OK.to_vec(),
+    })
+    .await;
+    let limits = ClientLimits::default();
+    for is_allowed in [false, true] {
+        let client = front.client(limits);
+        let client = if is_allowed { client.with_discovery() } else { client };
+        let set = Arc::new(ReplicaSet::of_one(Arc::new(client)));
+        set.open().await.expect("it is admitted");
+        let maintained = tokio::spawn(set.clone().maintain());
+        let local = serve_replicas(set, AllowedOrigins::default(), limits).await;
+        for _ in 0..20 {
+            assert!(exchange(local.address, &get(MODELS)).await.starts_with("HTTP/1.1 200 "));
+        }
+        match is_allowed {
+            true => wait_until(|| !front.requests_for(KEYS).is_empty()).await,
+            false => assert!(front.requests_for(KEYS).is_empty()),
+        }
+        maintained.abort();
+    }
 }

@@ -42,7 +42,8 @@ const VISIBLE: &str = "method, path, query, header fields (API keys among them, 
                        answers";
 
 /// What a proxy or relay sees of whole messages that are encrypted, in words.
-const VISIBLE_AROUND_MESSAGES: &str = "sizes and times, and the address of this machine";
+const VISIBLE_AROUND_MESSAGES: &str =
+    "sizes, times, the identifier of the gateway's key, and the address of this machine";
 
 /// The way to a gateway behind a proxy, and the rules by which it is judged.
 pub(super) struct EncryptedConnection<'a> {
@@ -115,6 +116,13 @@ fn build_replicas(
     limits: ClientLimits,
 ) -> Result<Vec<(String, RemoteEnd)>, CliError> {
     let endpoints = parse_urls(args.urls, "https://inference.example")?;
+    if args.relay.is_some() && endpoints.len() > 1 {
+        let got = endpoints.len();
+        return Err(CliError::new(format!(
+            "--relay leads to one gateway: wanted one URL, got {got}"
+        ))
+        .with_hint("run one `confide connect` for each gateway and its relay"));
+    }
     let clients = open_clients(args, &endpoints, limits)?;
     let rules = Arc::new(KeyRules {
         policy: args.policy.clone(),
@@ -128,6 +136,12 @@ fn build_replicas(
         let judge: ReportJudge =
             Arc::new(move |report, nonce| rules.judge(&judged_url, report, nonce));
         let client = EncryptedClient::new(reports, form, judge, limits.age_max, process::unix_now);
+        let client = match args.relay {
+            // The relay passes requests on to one gateway only, which is to see no more of this machine
+            // than its requests for reports.
+            Some(_) => client,
+            None => client.with_discovery(),
+        };
         (url.clone(), RemoteEnd::Encrypted(Arc::new(client)))
     });
     Ok(replicas.collect())
