@@ -49,6 +49,8 @@ const LISTING_DEADLINE: Duration = Duration::from_secs(10);
 /// of it could be sent there, it goes to the next one, to each at most once.
 pub struct ReplicaSet {
     members: Mutex<Members>,
+    /// The largest number of replicas of one address, which is its share of [`REPLICAS_MAX`].
+    per_url_max: usize,
     /// Tells that a replica is left out, or was found.
     left_out: Notify,
     /// Tells that a gateway no longer has the key that is known of it.
@@ -101,10 +103,12 @@ impl ReplicaSet {
     /// The replicas with their addresses, of which the first [`REPLICAS_MAX`] are used.
     pub fn new(replicas: impl IntoIterator<Item = (String, RemoteEnd)>) -> Self {
         let replicas = replicas.into_iter().take(REPLICAS_MAX);
-        let replicas = replicas.map(|(url, end)| Arc::new(Replica::new(url, end, false))).collect();
-        let members = Members { replicas, choice: LeastBusyChoice::default() };
+        let replicas = replicas.map(|(url, end)| Arc::new(Replica::new(url, end, false)));
+        let replicas: Vec<_> = replicas.collect();
+        let per_url_max = REPLICAS_MAX / replicas.len().max(1);
+        let members = Mutex::new(Members { replicas, choice: LeastBusyChoice::default() });
         let (left_out, key_replaced) = Default::default();
-        Self { members: Mutex::new(members), left_out, key_replaced }
+        Self { members, per_url_max, left_out, key_replaced }
     }
 
     /// A set of one replica, whose address does not show.
@@ -351,43 +355,61 @@ impl ReplicaSet {
     /// Looks at intervals for further gateways behind an address, until it is dropped.
     async fn find_others(&self, url: &str, client: &EncryptedClient) -> Infallible {
         loop {
-            match tokio::time::timeout(LISTING_DEADLINE, client.list_key_ids()).await {
-                Ok(Ok(ids)) => self.add_found(url, client, &ids),
-                Ok(Err(error)) => tracing::debug!(url, error = error.reason(), "no list of keys"),
-                Err(_) => tracing::debug!(url, "no list of keys in time"),
-            }
+            self.fetch_listing(url, client).await;
             let _ = tokio::time::timeout(LISTING_EVERY, self.key_replaced.notified()).await;
             tokio::time::sleep(LISTING_PAUSE).await;
         }
     }
 
-    /// Adds a replica for each key that is not known yet, as far as there is room, and forgets those
-    /// that were found earlier and are neither listed nor admitted.
-    fn add_found(&self, url: &str, client: &EncryptedClient, ids: &[BodyKeyId]) {
-        let mut members = self.lock_members();
-        members.replicas.retain(|replica| {
-            let is_listed = replica.end.key_id().is_some_and(|id| ids.contains(&id));
-            let is_kept = is_listed || replica.lock_health().is_admitted();
-            is_kept || !replica.is_found || replica.url != url
+    /// Requests the keys that an address lists, and adds and forgets replicas by them.
+    async fn fetch_listing(&self, url: &str, client: &EncryptedClient) {
+        let listed = tokio::time::timeout(LISTING_DEADLINE, client.list_key_ids()).await;
+        let ids = match listed {
+            Ok(Ok(ids)) => ids,
+            Ok(Err(error)) => {
+                tracing::debug!(url, error = error.reason(), "no list of keys");
+                Vec::new()
+            }
+            Err(_) => {
+                tracing::debug!(url, "no list of keys in time");
+                Vec::new()
+            }
+        };
+        self.record_listing(url, client, &ids);
+    }
+
+    /// Adds a replica for each listed key of an address that is not known yet, up to the share of that
+    /// address, and forgets those that were found there earlier and are neither listed nor admitted.
+    fn record_listing(&self, url: &str, client: &EncryptedClient, ids: &[BodyKeyId]) {
+        // A gateway may have a new key, which was listed before its replica knew it.
+        self.forget_doubles();
+        let replicas = &mut self.lock_members().replicas;
+        replicas.retain(|replica| {
+            let is_listed = || replica.end.key_id().is_some_and(|id| ids.contains(&id));
+            let is_kept = || is_listed() || replica.lock_health().is_admitted();
+            !replica.is_found || replica.url != url || is_kept()
         });
         for id in ids {
-            let is_known = |replica: &Arc<Replica>| replica.end.key_id() == Some(*id);
-            if members.replicas.len() < REPLICAS_MAX && !members.replicas.iter().any(is_known) {
+            let known = replicas.iter().filter(|replica| replica.url == url);
+            let known: Vec<_> = known.map(|replica| replica.end.key_id()).collect();
+            if known.len() < self.per_url_max && !known.contains(&Some(*id)) {
                 let end = RemoteEnd::Encrypted(Arc::new(client.for_key(*id)));
-                members.replicas.push(Arc::new(Replica::new(url.to_owned(), end, true)));
+                replicas.push(Arc::new(Replica::new(url.to_owned(), end, true)));
                 self.left_out.notify_one();
             }
         }
     }
 
-    /// Forgets replicas that were found and turned out to have a key that another one has: a proxy
-    /// that knows no keys passes the request for a report on to any of them.
+    /// Forgets replicas that were found and turned out to have a key that another one of the same address
+    /// has: a proxy that knows no keys passes the request for a report on to any of them. What one
+    /// address leads to says nothing of another address.
     fn forget_doubles(&self) {
         let replicas = &mut self.lock_members().replicas;
         let mut known = Vec::new();
         replicas.retain(|replica| {
-            let judged = replica.end.latest_key().map(|judged| judged.key.key_id());
-            let is_double = judged.is_some_and(|id| known.contains(&id));
+            let judged = replica.end.latest_key();
+            let judged = judged.map(|judged| (replica.url.clone(), judged.key.key_id()));
+            let is_double = judged.as_ref().is_some_and(|judged| known.contains(judged));
             known.extend(judged);
             !(is_double && replica.is_found)
         });
@@ -503,5 +525,72 @@ async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use confide_encrypted_body::{BodyKem, RecipientKey};
+
+    use super::*;
+    use crate::{
+        connector::Connector, encrypted_client::EncryptedForm, endpoint::Endpoint,
+        gateway_report::ReportJudge, limits::ClientLimits, pool::HttpClient,
+    };
+
+    const GIVEN: [&str; 2] = ["https://one", "https://two"];
+
+    /// A client of a front to which nothing is sent here.
+    fn make_client() -> Arc<EncryptedClient> {
+        let root = rcgen::generate_simple_self_signed(["front".into()]).unwrap().cert;
+        let (limits, endpoint) = (ClientLimits::default(), Endpoint::new("127.0.0.1", 9));
+        let connector = Connector::to_proxy(endpoint, [root.der().to_vec()], || 0, limits);
+        let http = HttpClient::new(connector.unwrap(), limits, || 0);
+        let judge: ReportJudge = Arc::new(|_, _| Err("nothing is accepted".into()));
+        let form = EncryptedForm::Bodies(http.clone());
+        Arc::new(EncryptedClient::new(http, form, judge, limits.age_max, || 0))
+    }
+
+    fn make_set(client: &Arc<EncryptedClient>) -> ReplicaSet {
+        ReplicaSet::new(GIVEN.map(|url| (url.to_owned(), client.clone().into())))
+    }
+
+    fn make_ids<const N: usize>() -> [BodyKeyId; N] {
+        std::array::from_fn(|_| {
+            RecipientKey::generate(BodyKem::X25519).unwrap().public_key().key_id()
+        })
+    }
+
+    fn count(set: &ReplicaSet, url: &str) -> usize {
+        set.list().iter().filter(|replica| replica.url == url).count()
+    }
+
+    #[test]
+    fn the_keys_that_one_address_lists_take_no_place_of_another_address() {
+        let (client, ids) = (make_client(), make_ids::<16>());
+        let set = make_set(&client);
+        set.record_listing(GIVEN[0], &client, &ids);
+        assert_eq!(GIVEN.map(|url| count(&set, url)), [8, 1]);
+        // It has listed the keys behind the other address, which are found there all the same.
+        set.record_listing(GIVEN[1], &client, &ids);
+        assert_eq!(GIVEN.map(|url| count(&set, url)), [8, 8]);
+        set.record_listing(GIVEN[0], &client, &make_ids::<16>());
+        assert_eq!(GIVEN.map(|url| count(&set, url)), [8, 8], "others take the places");
+    }
+
+    #[test]
+    fn what_is_no_longer_listed_and_not_admitted_is_forgotten_also_if_there_is_no_list() {
+        let (client, ids) = (make_client(), make_ids::<3>());
+        let set = make_set(&client);
+        set.record_listing(GIVEN[0], &client, &ids);
+        set.record_listing(GIVEN[1], &client, &ids);
+        let admitted = set.list().into_iter().rfind(|replica| replica.url == GIVEN[0]).unwrap();
+        admitted.lock_health().record_admission();
+        // This is what a list is that cannot be fetched.
+        set.record_listing(GIVEN[0], &client, &[]);
+        assert_eq!(GIVEN.map(|url| count(&set, url)), [2, 4]);
+        assert!(set.list().iter().any(|replica| Arc::ptr_eq(replica, &admitted)));
+        set.record_listing(GIVEN[0], &client, &ids);
+        assert_eq!(count(&set, GIVEN[0]), 4);
     }
 }
