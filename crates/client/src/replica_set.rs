@@ -272,7 +272,11 @@ impl ReplicaSet {
 
     /// Chooses the least busy of the admitted replicas that were not tried yet, or of all others if
     /// none of them is admitted. While there is another choice, the request does not wait long for it.
+    /// There is none after [`REPLICAS_MAX`] attempts, even if new replicas are found meanwhile.
     fn choose(&self, attempts: &Attempts) -> Option<Chosen> {
+        if attempts.tried.len() >= REPLICAS_MAX {
+            return None;
+        }
         let mut members = self.lock_members();
         let Members { replicas, choice } = &mut *members;
         let untried = |replica: &Arc<Replica>| {
@@ -592,5 +596,19 @@ mod tests {
         assert!(set.list().iter().any(|replica| Arc::ptr_eq(replica, &admitted)));
         set.record_listing(GIVEN[0], &client, &ids);
         assert_eq!(count(&set, GIVEN[0]), 4);
+    }
+
+    #[test]
+    fn a_request_is_tried_a_bounded_number_of_times_however_many_replicas_come_and_go() {
+        let client = make_client();
+        let set = make_set(&client);
+        let mut attempts = Attempts::default();
+        for _ in 0..REPLICAS_MAX {
+            set.record_listing(GIVEN[0], &client, &make_ids::<16>());
+            let chosen = set.choose(&attempts).expect("there are new ones");
+            attempts.tried.push(chosen.replica);
+        }
+        set.record_listing(GIVEN[0], &client, &make_ids::<16>());
+        assert!(set.choose(&attempts).is_none());
     }
 }
