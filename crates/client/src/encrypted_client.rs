@@ -160,11 +160,12 @@ impl EncryptedClient {
         *lock(&self.latest.named)
     }
 
-    /// The identifiers of the keys that the proxy's answer lists, of the kind of the judged one.
-    /// Nothing vouches for them: each is judged by its own report.
+    /// The identifiers of the keys that the proxy's answer lists, of the kind of the judged one, or of the
+    /// first one while none is judged. Nothing vouches for them: each is judged by its own report.
     pub(crate) async fn list_key_ids(&self) -> Result<Vec<BodyKeyId>, ClientError> {
-        let kem = lock(&self.latest.judged).as_ref().map(|judged| judged.key.kem());
         let listed = fetch_listed_keys(&self.reports).await?;
+        let judged = lock(&self.latest.judged).as_ref().map(|judged| judged.key.kem());
+        let kem = judged.or_else(|| listed.first().map(BodyPublicKey::kem));
         let listed = listed.iter().filter(|key| Some(key.kem()) == kem);
         Ok(listed.map(BodyPublicKey::key_id).collect())
     }

@@ -116,13 +116,37 @@ impl ReplicaSet {
         Self::new([(String::new(), end.into())])
     }
 
-    /// Tries all replicas at once, until each is admitted or not, but not for long once one is.
+    /// Tries all replicas at once, until each is admitted or not, but not for long once one is. If none is,
+    /// those are tried that further keys of the same addresses lead to.
     ///
     /// # Errors
-    /// The reason for each address, if none is admitted.
+    /// The reason for each replica, if none is admitted.
     pub async fn open(self: &Arc<Self>) -> Result<(), Vec<(String, ClientError)>> {
+        let Err(mut failures) = self.admit_any(self.list()).await else { return Ok(()) };
+        let mut listings = JoinSet::new();
+        for (url, client) in self.list_discoverable() {
+            let set = self.clone();
+            listings.spawn(async move { set.fetch_listing(&url, &client).await });
+        }
+        listings.join_all().await;
+        let found = self.list().into_iter().filter(|replica| replica.is_found).collect();
+        let admitted = self.admit_any(found).await;
+        admitted.map_err(|more| {
+            failures.extend(more);
+            failures
+        })
+    }
+
+    /// Tries replicas at once, until each is admitted or not, but not for long once one is.
+    ///
+    /// # Errors
+    /// The reason for each, if none is admitted.
+    async fn admit_any(
+        self: &Arc<Self>,
+        replicas: Vec<Arc<Replica>>,
+    ) -> Result<(), Vec<(String, ClientError)>> {
         let (told, mut outcomes) = mpsc::unbounded_channel();
-        for replica in self.list() {
+        for replica in replicas {
             replica.lock_health().begin_try(Instant::now());
             let (set, told) = (self.clone(), told.clone());
             // It goes on where this does not wait for it.
@@ -156,19 +180,14 @@ impl ReplicaSet {
     pub async fn maintain(self: Arc<Self>) -> Infallible {
         let mut tasks = JoinSet::new();
         for replica in self.list() {
-            match &replica.end {
-                RemoteEnd::Attested(client) => {
-                    let client = client.clone();
-                    tasks.spawn(async move { match client.keep_fresh().await {} });
-                }
-                RemoteEnd::Encrypted(client) if !client.is_discovery_allowed() => {}
-                RemoteEnd::Encrypted(client) => {
-                    let (set, client) = (self.clone(), client.clone());
-                    tasks.spawn(
-                        async move { match set.find_others(&replica.url, &client).await {} },
-                    );
-                }
+            if let RemoteEnd::Attested(client) = &replica.end {
+                let client = client.clone();
+                tasks.spawn(async move { match client.keep_fresh().await {} });
             }
+        }
+        for (url, client) in self.list_discoverable() {
+            let set = self.clone();
+            tasks.spawn(async move { match set.find_others(&url, &client).await {} });
         }
         loop {
             while tasks.try_join_next().is_some() {}
@@ -470,6 +489,17 @@ impl ReplicaSet {
     fn list_others(&self) -> Vec<Arc<Replica>> {
         let replicas = self.list();
         if replicas.len() > 1 { replicas } else { Vec::new() }
+    }
+
+    /// The addresses behind which further gateways may be discovered, each with its client.
+    fn list_discoverable(&self) -> Vec<(String, Arc<EncryptedClient>)> {
+        let discoverable = |replica: &Arc<Replica>| match &replica.end {
+            RemoteEnd::Encrypted(client) if client.is_discovery_allowed() => {
+                Some((replica.url.clone(), client.clone()))
+            }
+            _ => None,
+        };
+        self.list().iter().filter_map(discoverable).collect()
     }
 
     fn lock_members(&self) -> MutexGuard<'_, Members> {

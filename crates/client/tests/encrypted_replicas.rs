@@ -43,6 +43,11 @@ impl SeenRequest {
         let target = self.0.split(' ').nth(1).unwrap_or_default();
         target.split('?').next().unwrap_or_default()
     }
+
+    /// The key that it names.
+    fn key_id(&self) -> Option<&str> {
+        self.0.lines().find_map(|line| line.strip_prefix("confide-key-id: "))
+    }
 }
 
 /// A front whose answers are those of a script.
@@ -267,4 +272,32 @@ async fn further_gateways_are_looked_for_only_where_that_is_allowed() {
         }
         maintained.abort();
     }
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_listed_is_tried_before_the_start_fails() {
+    let (refused, good) = (make_key(), make_key());
+    let good_id = good.key_id().to_string();
+    let front = Front::start(move |request| match request.path() {
+        // A report without a name is that of whichever gateway.
+        REPORT if request.key_id() == Some(&good_id) => report(&good),
+        REPORT => answer_with("refused"),
+        KEYS => key_list([&refused, &good]),
+        _ => site::OK.to_vec(),
+    })
+    .await;
+    let limits = ClientLimits::default();
+    let set = Arc::new(ReplicaSet::new([front.replica(limits)]));
+    set.open().await.expect("one of the two is admitted");
+    let states = set.describe();
+    let admitted: Vec<_> = states.iter().map(|state| state.is_admitted).collect();
+    assert_eq!(admitted, [false, false, true]);
+    // Where none is, each reason is told.
+    let alone = Front::start(|request| match request.path() {
+        REPORT => answer_with("refused"),
+        _ => key_list([&make_key()]),
+    })
+    .await;
+    let set = Arc::new(ReplicaSet::new([alone.replica(limits)]));
+    assert_eq!(set.open().await.expect_err("none is admitted").len(), 2);
 }

@@ -32,25 +32,35 @@ pub(super) fn join_urls(urls: &[String]) -> String {
 }
 
 /// The failure of all replicas: that of one as it is, and otherwise each with its address. One that
-/// was judged and refused comes first, since it weighs more than one that is away.
+/// was judged and refused comes first, since it weighs more than one that is away. Several behind one
+/// address that fail in the same way are one.
 pub(super) fn explain_failures(
     mut failures: Vec<(String, ClientError)>,
     explain: impl Fn(&str, &ClientError) -> CliError,
 ) -> CliError {
     failures.sort_by_key(|(_, error)| error.blame() != Blame::Evidence);
-    let Some(((url, error), others)) = failures.split_first() else {
+    let mut explained: Vec<CliError> = Vec::new();
+    for (url, error) in &failures {
+        let next = explain(url, error);
+        if !explained.iter().any(|known| known.message() == next.message()) {
+            explained.push(next);
+        }
+    }
+    let is_refused = failures.first().is_some_and(|(_, error)| error.blame() == Blame::Evidence);
+    let count = explained.len();
+    let mut explained = explained.into_iter();
+    let Some(first) = explained.next() else {
         return CliError::new("no address was given");
     };
-    let first = explain(url, error);
-    if others.is_empty() {
+    if count == 1 {
         return first;
     }
-    let mut text = format!("none of {} replicas is used:\n{}", failures.len(), first.message());
-    for (url, error) in others {
+    let mut text = format!("none of {count} replicas is used:\n{}", first.message());
+    for other in explained {
         text += "\n";
-        text += explain(url, error).message();
+        text += other.message();
     }
-    let status = if error.blame() == Blame::Evidence { STATUS_REFUSED } else { first.status() };
+    let status = if is_refused { STATUS_REFUSED } else { first.status() };
     CliError::new(text).with_optional_hint(first.hint_text()).with_status(status)
 }
 
@@ -92,5 +102,26 @@ fn describe_state(is_admitted: bool, failure: Option<&ReplicaFailure>) -> &'stat
         Some(ReplicaFailure { is_refused: true, .. }) => "refused",
         Some(_) => "unreachable",
         None => "not judged",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_behind_one_address_that_fail_in_the_same_way_are_told_once() {
+        let fail = |url: &str, reason: &str| {
+            (url.to_owned(), ClientError::ReportUnavailable { reason: reason.into() })
+        };
+        let explain = |failures| {
+            let text = |url: &str, error: &ClientError| CliError::new(format!("{url}: {error}"));
+            explain_failures(failures, text).message().to_owned()
+        };
+        let once = explain(vec![fail("a", "busy"), fail("a", "busy")]);
+        assert_eq!(once, "a: no report of the gateway: busy");
+        let both = explain(vec![fail("a", "busy"), fail("b", "busy"), fail("a", "busy")]);
+        assert!(both.starts_with("none of 2 replicas is used:\na: "), "{both}");
+        assert!(both.contains("\nb: "), "{both}");
     }
 }
