@@ -375,11 +375,18 @@ impl ReplicaSet {
         self.left_out.notify_one();
     }
 
-    /// Looks at intervals for further gateways behind an address, until it is dropped.
+    /// Looks for further gateways behind an address, at intervals and after a key was replaced, until it
+    /// is dropped.
     async fn find_others(&self, url: &str, client: &EncryptedClient) -> Infallible {
+        self.repeat_listing(|| self.fetch_listing(url, client)).await
+    }
+
+    async fn repeat_listing<F: Future<Output = ()>>(&self, fetch: impl Fn() -> F) -> Infallible {
         loop {
-            self.fetch_listing(url, client).await;
-            let _ = tokio::time::timeout(LISTING_EVERY, self.key_replaced.notified()).await;
+            // A key may be replaced while the list is fetched, which then does not have the new one.
+            let replaced = self.key_replaced.notified();
+            fetch().await;
+            let _ = tokio::time::timeout(LISTING_EVERY, replaced).await;
             tokio::time::sleep(LISTING_PAUSE).await;
         }
     }
@@ -564,6 +571,8 @@ async fn sleep_until(deadline: Option<Instant>) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use confide_encrypted_body::{BodyKem, RecipientKey};
 
     use super::*;
@@ -640,5 +649,27 @@ mod tests {
         }
         set.record_listing(GIVEN[0], &client, &make_ids::<16>());
         assert!(set.choose(&attempts).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_is_replaced_while_a_list_is_fetched_has_the_next_one_fetched_at_once() {
+        let set = Arc::new(make_set(&make_client()));
+        let (listing, count) = (set.clone(), Arc::<AtomicUsize>::default());
+        let counted = count.clone();
+        let repeated = tokio::spawn(async move {
+            let fetch = || async {
+                if counted.fetch_add(1, Ordering::SeqCst) == 0 {
+                    listing.key_replaced.notify_waiters();
+                }
+            };
+            match listing.repeat_listing(fetch).await {}
+        });
+        tokio::time::sleep(2 * LISTING_PAUSE).await;
+        assert_eq!(count.load(Ordering::SeqCst), 2);
+        tokio::time::sleep(LISTING_EVERY - LISTING_PAUSE).await;
+        assert_eq!(count.load(Ordering::SeqCst), 2, "without an event there is no hurry");
+        tokio::time::sleep(2 * LISTING_PAUSE).await;
+        assert_eq!(count.load(Ordering::SeqCst), 3);
+        repeated.abort();
     }
 }
