@@ -180,6 +180,12 @@ impl EncryptedClient {
         self.key.find().await.map_err(KeyFailure::into_error)
     }
 
+    /// Forgets a key that the gateway no longer has, so that its next report is fetched and judged. Returns
+    /// whether the key was still in use.
+    pub(crate) fn forget_key(&self, used: &Arc<JudgedKey>) -> bool {
+        self.key.forget(used)
+    }
+
     /// Whether a request is encrypted: in the form of whole messages each one, and otherwise those with a
     /// body or whose method needs one.
     pub(crate) fn is_sealed(&self, request: &Request<RequestBody>) -> bool {
@@ -241,20 +247,7 @@ impl EncryptedClient {
             }
         };
         // A sealed request is for one key, so none is handed back to be sent elsewhere.
-        answered.map_err(|error| {
-            // Where there is another replica, a new report shows whether this one can be reached.
-            let is_lost = match error {
-                ClientError::KeyReplaced => true,
-                ClientError::Unencrypted { status } => {
-                    status.is_server_error() && connect.is_some()
-                }
-                _ => false,
-            };
-            if is_lost {
-                self.key.forget(&judged);
-            }
-            UnansweredRequest::from_sent(error)
-        })
+        answered.map_err(UnansweredRequest::from_sent)
     }
 }
 

@@ -115,6 +115,14 @@ impl RemoteEnd {
         }
     }
 
+    /// Forgets a key that the gateway no longer has. Returns whether it was still in use.
+    pub(crate) fn forget_key(&self, used: &Arc<JudgedKey>) -> bool {
+        match self {
+            Self::Attested(_) => false,
+            Self::Encrypted(client) => client.forget_key(used),
+        }
+    }
+
     /// The identifier of the key of the gateway, if requests are encrypted.
     pub(crate) fn key_id(&self) -> Option<BodyKeyId> {
         match self {

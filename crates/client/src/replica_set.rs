@@ -29,6 +29,7 @@ use crate::{
     remote_end::RemoteEnd,
     replica_health::{ReplicaFailure, ReplicaHealth},
     running_request::{RunningCount, RunningRequest},
+    shared_key::JudgedKey,
 };
 
 /// The largest number of replicas.
@@ -235,6 +236,7 @@ impl ReplicaSet {
                 Ok(prepared) => {
                     // An answer may take minutes, in which the replica may be refused.
                     self.record_admission(&replica);
+                    let key = prepared.key.clone();
                     match replica.end.send(prepared, request).await {
                         Ok(answer) => return Ok(answer),
                         Err(unanswered) => match unanswered.unsent {
@@ -243,7 +245,9 @@ impl ReplicaSet {
                                 unanswered.error
                             }
                             None => {
-                                self.note_lost_key(&replica, &unanswered.error);
+                                if let Some(key) = key {
+                                    self.note_lost_key(&replica, &key, &unanswered.error);
+                                }
                                 return Err(unanswered.error);
                             }
                         },
@@ -355,15 +359,17 @@ impl ReplicaSet {
         Ok(())
     }
 
-    /// Leaves a replica out until its report is judged anew, if it has another key now or cannot be
-    /// reached. Anybody in between can say so, which costs one more report.
-    fn note_lost_key(&self, replica: &Replica, error: &ClientError) {
+    /// Leaves a replica out until its report is judged anew, if it no longer has the key of a request, or
+    /// cannot be reached while there is another replica. Anybody in between can say so, which costs one
+    /// more report for each key.
+    fn note_lost_key(&self, replica: &Replica, used: &Arc<JudgedKey>, error: &ClientError) {
         let is_lost = match error {
             ClientError::KeyReplaced => true,
             ClientError::Unencrypted { status } => status.is_server_error() && self.has_choice(),
             _ => false,
         };
-        if is_lost {
+        // Other requests with the same key may fail later than the new one is judged.
+        if is_lost && replica.end.forget_key(used) {
             self.forget_admission(replica);
             self.key_replaced.notify_waiters();
         }

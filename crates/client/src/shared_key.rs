@@ -91,10 +91,11 @@ impl SharedKey {
         })
     }
 
-    /// Forgets a key that the gateway no longer has, unless another one is known by now.
-    pub(crate) fn forget(&self, used: &Arc<JudgedKey>) {
+    /// Forgets a key that the gateway no longer has, unless another one is known by now. Returns whether
+    /// it was forgotten.
+    pub(crate) fn forget(&self, used: &Arc<JudgedKey>) -> bool {
         let is_used = |known: &FetchResult| matches!(known, Ok(key) if Arc::ptr_eq(key, used));
-        self.lock_last().take_if(|(known, _)| is_used(known));
+        self.lock_last().take_if(|(known, _)| is_used(known)).is_some()
     }
 
     /// The last outcome, while it may be used.
@@ -192,10 +193,10 @@ mod tests {
         let next = shared.find().await.unwrap();
         assert_eq!(fetches.load(Ordering::SeqCst), 2, "the first one is too old");
         // Only the key in use is forgotten.
-        shared.forget(found[0].as_ref().unwrap());
+        assert!(!shared.forget(found[0].as_ref().unwrap()));
         shared.find().await.unwrap();
         assert_eq!(fetches.load(Ordering::SeqCst), 2);
-        shared.forget(&next);
+        assert!(shared.forget(&next) && !shared.forget(&next));
         shared.find().await.unwrap();
         assert_eq!(fetches.load(Ordering::SeqCst), 3);
     }
