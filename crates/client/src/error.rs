@@ -187,6 +187,17 @@ impl ClientError {
         }
     }
 
+    /// Whether no connection could be opened.
+    pub(crate) fn is_connect_failure(&self) -> bool {
+        matches!(
+            self,
+            Self::Dial { .. }
+                | Self::Proxy { .. }
+                | Self::DialTimeout { .. }
+                | Self::Channel { .. }
+        )
+    }
+
     /// The name of the failed check, as policies name it, if the evidence is to blame.
     pub fn failed_check(&self) -> Option<&str> {
         match self {

@@ -245,9 +245,7 @@ impl ReplicaSet {
                                 unanswered.error
                             }
                             None => {
-                                if let Some(key) = key {
-                                    self.note_lost_key(&replica, &key, &unanswered.error);
-                                }
+                                self.record_unanswered(&replica, key.as_ref(), &unanswered.error);
                                 return Err(unanswered.error);
                             }
                         },
@@ -341,15 +339,7 @@ impl ReplicaSet {
         if is_of_this_end || error.blame() == Blame::Local {
             return Err(error);
         }
-        let is_slow = matches!(
-            error,
-            ClientError::DialTimeout { .. } | ClientError::ReportUnavailable { .. }
-        );
-        match is_slow && replica.lock_health().is_admitted() {
-            // It may only be busy: the next try, which has more time, shows that.
-            true => self.forget_admission(&replica),
-            false => self.record_failure(&replica, &error),
-        }
+        self.leave_out(&replica, &error);
         attempts.tried.push(replica);
         // That a replica is refused must not be hidden by another one that is only away.
         let is_refusal = |error: &ClientError| error.blame() == Blame::Evidence;
@@ -357,6 +347,35 @@ impl ReplicaSet {
             attempts.error = Some(error);
         }
         Ok(())
+    }
+
+    /// Notes that a request got no answer and cannot be sent elsewhere. That is so of one that was sealed
+    /// to the key of this replica, even if its connection turned out to be closed and no other one could
+    /// be opened.
+    fn record_unanswered(
+        &self,
+        replica: &Replica,
+        key: Option<&Arc<JudgedKey>>,
+        error: &ClientError,
+    ) {
+        if error.is_connect_failure() {
+            self.leave_out(replica, error);
+        } else if let Some(key) = key {
+            self.note_lost_key(replica, key, error);
+        }
+    }
+
+    /// Leaves a replica out to which no connection could be opened, or that was refused.
+    fn leave_out(&self, replica: &Replica, error: &ClientError) {
+        let is_slow = matches!(
+            error,
+            ClientError::DialTimeout { .. } | ClientError::ReportUnavailable { .. }
+        );
+        match is_slow && replica.lock_health().is_admitted() {
+            // It may only be busy: the next try, which has more time, shows that.
+            true => self.forget_admission(replica),
+            false => self.record_failure(replica, error),
+        }
     }
 
     /// Leaves a replica out until its report is judged anew, if it no longer has the key of a request, or
@@ -677,5 +696,24 @@ mod tests {
         tokio::time::sleep(2 * LISTING_PAUSE).await;
         assert_eq!(count.load(Ordering::SeqCst), 3);
         repeated.abort();
+    }
+
+    #[test]
+    fn a_replica_that_cannot_be_dialled_is_left_out_also_by_a_request_that_was_sealed_to_its_key() {
+        let set = make_set(&make_client());
+        let replica = set.list().remove(0);
+        let failed = |source: std::io::ErrorKind| ClientError::Dial {
+            target: "127.0.0.1:9".into(),
+            source: source.into(),
+        };
+        replica.lock_health().record_admission();
+        set.record_unanswered(&replica, None, &failed(std::io::ErrorKind::ConnectionRefused));
+        let state = set.describe().remove(0);
+        assert!(!state.is_admitted && state.failure.is_some() && state.retry_in.is_some());
+        // A connection that breaks later says nothing of the next one.
+        replica.lock_health().record_admission();
+        let deadline = Duration::from_secs(600);
+        set.record_unanswered(&replica, None, &ClientError::Slow { deadline });
+        assert!(set.describe()[0].is_admitted);
     }
 }
