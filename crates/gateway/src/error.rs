@@ -106,11 +106,12 @@ pub enum GatewayError {
         /// The path of the route.
         route: String,
     },
-    /// A route goes by key, and something else of the configuration cannot hold for requests that are
-    /// not read.
+    /// A route selects the server by key, and something else of the configuration cannot hold for requests
+    /// that are not read.
     #[error(
-        "route `{route}` goes by key, and its requests are not read: wanted at most 16 servers in its \
-         group, without models and cache salts, no answer shape and no WebSockets, got {got}"
+        "route `{route}` selects the server by key, and its requests are not read: wanted at most 16 \
+         servers in its group, without models and cache salts, no answer shape, no WebSockets and no \
+         encrypted bodies of this gateway's, got {got}"
     )]
     KeyedRoute {
         /// The path of the route.

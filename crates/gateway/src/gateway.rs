@@ -191,10 +191,16 @@ impl Gateway {
     /// keyset, and encrypts their answers.
     ///
     /// # Errors
-    /// [`GatewayError::EncryptedBodiesWithoutReceipts`] without receipts, with which the keyset comes.
+    /// [`GatewayError::EncryptedBodiesWithoutReceipts`] without receipts, with which the keyset comes, and
+    /// [`GatewayError::KeyedRoute`] for a route that selects the server by key: a request can be
+    /// encrypted to the key of this gateway or to that of a server, and not to both.
     pub fn with_encrypted_bodies(mut self) -> Result<Self, GatewayError> {
         if self.receipts.is_none() {
             return Err(GatewayError::EncryptedBodiesWithoutReceipts);
+        }
+        if let Some(route) = self.configuration.routes.iter().find(|route| route.by_key_id) {
+            let (route, got) = (route.path.clone(), "encrypted bodies of this gateway's".into());
+            return Err(GatewayError::KeyedRoute { route, got });
         }
         self.encrypts_bodies = true;
         Ok(self)

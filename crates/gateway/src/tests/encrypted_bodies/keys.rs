@@ -1,6 +1,7 @@
 //! The keys for encrypted bodies over their life, and the limits of what they open.
 
 use super::*;
+use crate::{Gateway, GatewayError, GatewayOptions};
 
 #[tokio::test]
 async fn a_request_for_another_key_tells_the_client_to_fetch_the_key() {
@@ -105,4 +106,27 @@ async fn a_frame_that_is_longer_than_the_memory_for_it_is_refused() {
     assert_eq!(answer.clear_error(), ("413", "request_too_large".into()));
     let request = EncryptedRequest::seal(&key, BodyEnd::FinalFrame, &[REQUEST]);
     assert_eq!(request.open(&request.send(gateway).await).unwrap(), ANSWER);
+}
+
+#[test]
+fn a_gateway_that_opens_bodies_has_no_route_that_selects_the_server_by_key() {
+    let open = |by_key_id: bool| {
+        let upstream = Upstream::parse("http://127.0.0.1:1").unwrap();
+        let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
+        configuration.routes[0].by_key_id = by_key_id;
+        let options = GatewayOptions {
+            configuration,
+            key_validity: Duration::from_secs(3600),
+            limits: GatewayLimits::default(),
+            names: vec!["localhost".into()],
+            session_tickets: false,
+        };
+        let gateway = Gateway::new(options, Some(Arc::new(FakeAttester)), || NOW).unwrap();
+        let gateway = gateway.with_receipts(Arc::new(ReceiptBook::new(|| NOW))).unwrap();
+        gateway.with_encrypted_bodies().map(drop)
+    };
+    assert!(open(false).is_ok());
+    let refused = open(true).unwrap_err();
+    assert!(matches!(refused, GatewayError::KeyedRoute { .. }), "{refused}");
+    assert!(refused.to_string().ends_with("got encrypted bodies of this gateway's"), "{refused}");
 }
