@@ -211,17 +211,21 @@ fn the_front_refuses_a_request_that_names_no_key_or_an_unknown_one() {
     let site = Site::start("unnamed", BY_KEY);
     // The front speaks TLS, so that this goes through an ordinary client.
     let front = format!("https://{}", site.front.address());
-    for (field, status, wanted) in [
-        ("x: y", "400", "key_not_named"),
-        ("Confide-Key-Id: key-1", "400", "key_not_named"),
-        ("Confide-Key-Id: body-0123456789abcdef", "422", "ohttp-key"),
+    let unknown = "Confide-Key-Id: body-0123456789abcdef";
+    for (fields, status, code, wanted) in [
+        (["x: y", "x: z"], "400", "key_not_named", "got none"),
+        (["x: y", "Confide-Key-Id: key-1"], "400", "key_not_named", "got another text"),
+        ([unknown, unknown], "400", "key_not_named", "got several"),
+        (["x: y", unknown], "422", "ohttp-key", "no key of this gateway"),
     ] {
         let mut curl = std::process::Command::new("curl");
-        curl.args(["-s", "--cacert", text(&site.roots), "-w", " %{http_code}", "-H", field]);
+        curl.args(["-s", "--cacert", text(&site.roots), "-w", " %{http_code}"]);
+        curl.args(fields.iter().flat_map(|field| ["-H", field]));
         curl.args(["-H", "Content-Type: message/ohttp-req", "--data-binary", "sealed"]);
         let answer = curl.arg(format!("{front}/.well-known/ohttp-gateway")).output().unwrap();
         let answer = String::from_utf8(answer.stdout).unwrap();
-        assert!(answer.ends_with(status) && answer.contains(wanted), "{field}: {answer}");
+        let is_named = answer.contains(code) && answer.contains(wanted);
+        assert!(answer.ends_with(status) && is_named, "{fields:?}: {answer}");
     }
     assert_eq!(site.key_problems(), 0, "none reached a replica");
 }

@@ -23,10 +23,37 @@ pub(crate) enum EncryptedBodyFault {
     InnerRequest,
     /// The client's network sent too many of them.
     TooMany,
-    /// Requests of this route go by key, and this one names none.
-    KeyNotNamed,
+    /// The route selects the server by key, and the request does not name one key.
+    KeyNotNamed(KeyNameFault),
     /// No server of the route lists a key now.
     NoKeys,
+}
+
+/// What a request has in place of the name of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyNameFault {
+    Absent,
+    Malformed,
+    Repeated,
+}
+
+impl KeyNameFault {
+    fn message(self) -> &'static str {
+        match self {
+            Self::Absent => {
+                "wanted one field Confide-Key-Id with the key_id of the key to which the request is \
+                 encrypted, got none"
+            }
+            Self::Malformed => {
+                "wanted a key_id in the field Confide-Key-Id, that is body- and 16 lower-case hexadecimal \
+                 digits, got another text"
+            }
+            Self::Repeated => {
+                "wanted one field Confide-Key-Id with the key_id of the key to which the request is \
+                 encrypted, got several"
+            }
+        }
+    }
 }
 
 impl EncryptedBodyFault {
@@ -83,11 +110,7 @@ impl EncryptedBodyFault {
                 "encrypted_body_too_many",
                 "this network sent too many encrypted requests",
             ),
-            Self::KeyNotNamed => (
-                bad,
-                "key_not_named",
-                "wanted one field Confide-Key-Id with the key_id of the key to which the request is encrypted",
-            ),
+            Self::KeyNotNamed(fault) => (bad, "key_not_named", fault.message()),
             Self::NoKeys => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "keys_unavailable",

@@ -8,7 +8,7 @@ use http::{HeaderValue, Method, Response, StatusCode, header, request, uri::Path
 
 use crate::{
     answer::{self, AnswerBody},
-    encrypted_body_fault::EncryptedBodyFault,
+    encrypted_body_fault::{EncryptedBodyFault, KeyNameFault},
     encrypted_request::{KEY_FIELD, KEY_ID},
     refusal::RequestRefusal,
     route::Route,
@@ -43,10 +43,11 @@ async fn find_holder(
     let mut values = head.headers.get_all(KEY_ID).iter();
     let id = match (values.next(), values.next()) {
         (None, _) if matches!(head.method, Method::GET | Method::HEAD) => return Ok(None),
-        (Some(value), None) => BodyKeyId::parse(value.as_bytes()),
-        _ => None,
+        (Some(value), None) => BodyKeyId::parse(value.as_bytes()).ok_or(KeyNameFault::Malformed),
+        (None, _) => Err(KeyNameFault::Absent),
+        (Some(_), Some(_)) => Err(KeyNameFault::Repeated),
     };
-    let id = id.ok_or(EncryptedBodyFault::KeyNotNamed)?;
+    let id = id.map_err(EncryptedBodyFault::KeyNotNamed)?;
     match group.find_key_holder(id).await {
         Some(holder) => Ok(Some(holder)),
         None if head.headers.contains_key(KEY_FIELD) => Err(EncryptedBodyFault::UnknownKey),
