@@ -27,13 +27,12 @@ use confide_client::{
 use confide_evidence::Attest;
 use confide_verification::{ConnectionFacts, describe_connection};
 use confide_verifier::{BindingLevel, Policy, Scope};
-use serde_json::{Value, json};
 
 use self::{
     encrypted::EncryptedConnection,
     environment::find_proxy,
     local_address::{AgentArgs, LocalAddress, VerifiedEnd},
-    replicas::{describe_replicas, explain_failures, find_described, join_urls, parse_urls},
+    replicas::{describe_verification, explain_failures, find_described, join_urls, parse_urls},
 };
 use crate::{
     address::parse_listen_address,
@@ -251,15 +250,9 @@ async fn serve(
     let verification: VerificationSource = {
         let replicas = replicas.clone();
         Arc::new(move || {
-            let states = replicas.describe();
-            let appraisal = |replica: &ReplicaStatus| replica.appraisal.clone();
-            let Some((described, latest)) = find_described(&states, appraisal) else {
-                return Value::Null;
-            };
-            let all = describe_replicas(&states, |replica| {
+            describe_verification(&replicas.describe(), |replica| {
                 replica.appraisal.as_ref().map(|appraised| describe(replica, appraised))
-            });
-            process::merge_objects(describe(described, &latest), json!({ "replicas": all }))
+            })
         })
     };
     let command = &*args.command;

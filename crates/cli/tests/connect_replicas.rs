@@ -97,6 +97,7 @@ fn one_address_leads_to_each_replica_that_satisfies_the_policy_and_tells_of_the_
     assert_eq!(connect.ready["config_digest"], digest);
     let document = describe(&connect);
     assert_eq!(document["endpoint"], urls[0]);
+    assert_eq!(document["state"], "admitted");
     let replicas = document["replicas"].as_array().unwrap();
     let states: Vec<_> = replicas.iter().map(|replica| &replica["state"]).collect();
     assert_eq!(states, ["admitted", "admitted", "refused"]);

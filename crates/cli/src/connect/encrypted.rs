@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use super::{
     environment::find_proxy,
     local_address::{AgentArgs, LocalAddress, VerifiedEnd},
-    replicas::{describe_replicas, explain_failures, find_described, join_urls, parse_urls},
+    replicas::{describe_verification, explain_failures, find_described, join_urls, parse_urls},
 };
 use crate::{
     error::CliError,
@@ -91,11 +91,8 @@ pub(super) fn run(
         let verified = VerifiedEnd { url: &url, guarantee: &guarantee, fields };
         let described = replicas.clone();
         let verification: VerificationSource = Arc::new(move || {
-            let states = described.describe();
             let verified = |replica: &ReplicaStatus| replica.key_verification.clone();
-            let Some((_, latest)) = find_described(&states, verified) else { return Value::Null };
-            let all = describe_replicas(&states, verified);
-            process::merge_objects(latest, json!({ "replicas": all }))
+            describe_verification(&described.describe(), verified)
         });
         let (command, agent) = (args.command, args.agent);
         let local =

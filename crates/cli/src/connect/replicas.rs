@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use confide_client::{Blame, ClientError, Endpoint, REPLICAS_MAX, ReplicaFailure, ReplicaStatus};
 use serde_json::{Value, json};
 
-use crate::{error::CliError, refusal::STATUS_REFUSED};
+use crate::{error::CliError, process, refusal::STATUS_REFUSED};
 
 /// Parses the addresses, of which each is given once.
 pub(super) fn parse_urls(urls: &[String], example: &str) -> Result<Vec<Endpoint>, CliError> {
@@ -75,8 +75,21 @@ pub(super) fn find_described<T>(
     admitted.chain(others).find_map(|replica| Some((replica, verified(replica)?)))
 }
 
-/// The state of each replica. `describe` gives what was verified of it last.
-pub(super) fn describe_replicas(
+/// The verification document: what was verified of one replica and its state now, and the same of each.
+/// `describe` gives what was verified of a replica last.
+pub(super) fn describe_verification(
+    replicas: &[ReplicaStatus],
+    describe: impl Fn(&ReplicaStatus) -> Option<Value>,
+) -> Value {
+    let Some((described, verified)) = find_described(replicas, &describe) else {
+        return Value::Null;
+    };
+    let state = describe_state(described);
+    let all = describe_replicas(replicas, describe);
+    process::merge_objects(verified, json!({ "state": state, "replicas": all }))
+}
+
+fn describe_replicas(
     replicas: &[ReplicaStatus],
     describe: impl Fn(&ReplicaStatus) -> Option<Value>,
 ) -> Value {
@@ -85,7 +98,7 @@ pub(super) fn describe_replicas(
         json!({
             "endpoint": replica.url,
             "key_id": replica.key_id,
-            "state": describe_state(replica.is_admitted, failure),
+            "state": describe_state(replica),
             "check": failure.and_then(|failure| failure.check.as_deref()),
             "reason": failure.map(|failure| &failure.reason),
             "retry_in_s": replica.retry_in.map(|wait| wait.as_secs_f64().ceil()),
@@ -96,11 +109,12 @@ pub(super) fn describe_replicas(
     replicas.iter().map(describe).collect()
 }
 
-fn describe_state(is_admitted: bool, failure: Option<&ReplicaFailure>) -> &'static str {
-    match failure {
-        _ if is_admitted => "admitted",
+fn describe_state(replica: &ReplicaStatus) -> &'static str {
+    match &replica.failure {
+        _ if replica.is_admitted => "admitted",
         Some(ReplicaFailure { is_refused: true, .. }) => "refused",
         Some(_) => "unreachable",
+        // It was not tried yet, or its new key is.
         None => "not judged",
     }
 }
@@ -108,6 +122,43 @@ fn describe_state(is_admitted: bool, failure: Option<&ReplicaFailure>) -> &'stat
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn replica(url: &str, is_admitted: bool, failure: Option<bool>) -> ReplicaStatus {
+        let failure = failure.map(|is_refused| {
+            let check = is_refused.then(|| "root".to_owned());
+            ReplicaFailure { is_refused, check, reason: "a reason".into() }
+        });
+        ReplicaStatus {
+            url: url.into(),
+            is_admitted,
+            failure,
+            retry_in: None,
+            running: 0,
+            appraisal: None,
+            key_id: None,
+            key_verification: Some(json!({ "endpoint": url })),
+        }
+    }
+
+    #[test]
+    fn the_document_says_that_the_replica_which_it_describes_is_no_longer_admitted() {
+        let describe = |replicas: &[ReplicaStatus]| {
+            let verified = |replica: &ReplicaStatus| replica.key_verification.clone();
+            let document = describe_verification(replicas, verified);
+            (document["endpoint"].clone(), document["state"].clone())
+        };
+        let away = || replica("a", false, Some(false));
+        for (replicas, endpoint, state) in [
+            (vec![away(), replica("b", true, None)], "b", "admitted"),
+            (vec![away(), replica("b", false, Some(true))], "a", "unreachable"),
+            (vec![replica("b", false, Some(true)), away()], "b", "refused"),
+            (vec![replica("b", false, None)], "b", "not judged"),
+        ] {
+            assert_eq!(describe(&replicas), (endpoint.into(), state.into()));
+        }
+        let never = ReplicaStatus { key_verification: None, ..away() };
+        assert!(describe(&[never]).0.is_null());
+    }
 
     #[test]
     fn replicas_behind_one_address_that_fail_in_the_same_way_are_told_once() {
