@@ -252,7 +252,8 @@ fn a_replica_that_restarts_with_a_new_key_loses_requests_cleanly_and_comes_back(
     let connect = site.connect(&[]);
     wait_until(|| has_both(&connect));
     let before: Vec<String> = describe(&connect).into_iter().map(|(_, id)| id).collect();
-    let (stop, sent, answered) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    let stop = AtomicBool::new(false);
+    let [sent, answered, broken] = [const { AtomicUsize::new(0) }; 3];
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
@@ -262,6 +263,11 @@ fn a_replica_that_restarts_with_a_new_key_loses_requests_cleanly_and_comes_back(
                     answered.fetch_add(usize::from(status == 200), Ordering::SeqCst);
                     // A connection that breaks in the middle of an answer leaves no status.
                     assert!([0, 200, 502, 503].contains(&status), "{status} {body}");
+                    // These were opened by no gateway; of the others nobody here knows.
+                    let unread = ["gateway_key_replaced", "gateway_report_unavailable"];
+                    let is_unread = unread.iter().any(|code| body.contains(code));
+                    let is_broken = status != 200 && !is_unread;
+                    broken.fetch_add(usize::from(is_broken), Ordering::SeqCst);
                 }
             });
         }
@@ -276,12 +282,12 @@ fn a_replica_that_restarts_with_a_new_key_loses_requests_cleanly_and_comes_back(
         });
         stop.store(true, Ordering::SeqCst);
     });
-    let (sent, answered) = (sent.into_inner(), answered.into_inner());
+    let [sent, answered, broken] = [sent, answered, broken].map(AtomicUsize::into_inner);
     assert!(answered > sent / 2, "{answered} of {sent}");
     // A gateway that is killed may not have written its last lines.
     thread::sleep(Duration::from_secs(1));
     let chats: usize = site.replicas.iter().map(|replica| replica.count_served().chats).sum();
-    assert!(chats <= sent, "none was served twice: {chats} of {sent}");
+    assert!(chats <= answered + broken, "none was served twice: {chats}, {answered}, {broken}");
     assert!(chats + 16 >= answered, "{chats} of {answered}");
     // What was sealed to the one that was away did not go to the other one.
     assert_eq!(site.replicas[0].count_served().key_problems, 0);
