@@ -25,10 +25,10 @@ const CHAT: &str = "/v1/chat/completions";
 /// The requests that run at once at each program.
 const REQUESTS: &str = "256";
 
-/// An attested gateway, and the attested connections over which the front reaches it.
+/// An attested gateway, and the `confide connect` through which the front reaches it.
 struct Replica {
     gateway: Process,
-    way: Process,
+    connect: Process,
     log: PathBuf,
 }
 
@@ -77,8 +77,8 @@ impl Site {
         let replicas = gateways.map(|(gateway, log)| {
             let url = format!("https://{}", gateway.address());
             let start = ["connect", &url, "--policy", text(&policy), "--listen", ANY_PORT];
-            let way = CONFIDE.start(&[&start[..], &["--requests", REQUESTS]].concat());
-            Replica { gateway, way, log }
+            let connect = CONFIDE.start(&[&start[..], &["--requests", REQUESTS]].concat());
+            Replica { gateway, connect, log }
         });
         let roots = folder.join("front.pem");
         let mut file = format!(
@@ -86,8 +86,8 @@ impl Site {
              certificate_out = '{}'\n",
             text(&roots)
         );
-        for Replica { way, .. } in &replicas {
-            let url = format!("http://{}", way.address());
+        for Replica { connect, .. } in &replicas {
+            let url = format!("http://{}", connect.address());
             file += &format!("[[listener.upstream]]\nurl = '{url}'\ngroup = 'replicas'\n");
         }
         file += routes;
@@ -231,7 +231,7 @@ fn the_front_refuses_a_request_that_names_no_key_or_an_unknown_one() {
 }
 
 #[test]
-fn a_front_that_does_not_go_by_key_has_requests_refused_unread() {
+fn a_front_that_does_not_select_by_key_has_requests_refused_unread() {
     // The counterpart of the tests above: here the replicas count what is not theirs.
     let site = Site::start("blind-front", &BY_KEY.replace("by_key_id = true\n", ""));
     let connect = site.connect(&[]);

@@ -238,7 +238,7 @@ impl GatewayConfiguration {
         Ok(())
     }
 
-    /// Checks what a route that goes by key excludes.
+    /// Checks what a route that selects the server by key excludes.
     fn check_keyed_route(&self, route: &Route) -> Result<(), GatewayError> {
         let servers = || self.servers.iter().filter(|server| server.group == route.group);
         let fault = match servers().count() {
@@ -642,7 +642,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_that_goes_by_key_has_servers_that_get_nothing_but_what_it_passes_on() {
+    fn a_route_that_selects_the_server_by_key_has_servers_that_get_only_what_it_passes_on() {
         let mut configuration = single("http://127.0.0.1:1");
         configuration.routes[0].by_key_id = true;
         assert!(configuration.check().is_ok());

@@ -12,8 +12,8 @@ use confide_encrypted_body::{BodyKeyId, BodyPublicKey};
 use confide_http::SingleFlight;
 use tokio::{runtime::Handle, time::Instant};
 
-/// The largest number of servers of a group whose requests go by key: as many keys as a client reads
-/// in one list.
+/// The largest number of servers of a group of which a route selects one by key: as many keys as a client
+/// reads in one list.
 pub(crate) const KEYED_SERVERS_MAX: usize = 16;
 /// The largest number of keys that are remembered of one server: those of its keyset and of earlier
 /// ones, which it opens until they end.

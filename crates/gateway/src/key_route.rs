@@ -1,5 +1,5 @@
-//! Requests on routes that go by key: each names the key to which it is encrypted, and goes to the
-//! server that has the key, or nowhere.
+//! Requests on routes that select the server by key: each names the key to which it is encrypted, and
+//! goes to the server that has the key, or nowhere.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The destination of a request on a route: a group of servers, or the one that has the key which the
-/// request names, if the route goes by key.
+/// request names, if the route selects the server by key.
 ///
 /// # Errors
 /// [`EncryptedBodyFault`] if no key is named, or one that no server has.

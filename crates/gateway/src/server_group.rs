@@ -74,7 +74,7 @@ pub(crate) struct ServerGroup {
     lists_models: bool,
     has_bounds: bool,
     salts_caches: bool,
-    /// The keys of the servers, if requests go by key.
+    /// The keys of the servers, if a route selects one of them by key.
     keys: Option<KeyDirectory>,
     limits: GatewayLimits,
     choice: Mutex<ChoiceState>,
@@ -85,7 +85,7 @@ pub(crate) struct ServerGroup {
 pub(crate) struct Destination<'a> {
     pub(crate) target: &'a PathAndQuery,
     pub(crate) group: &'a Arc<ServerGroup>,
-    /// The only server that may take the request, if it goes by key.
+    /// The only server that may take the request, if the route selects it by key.
     pub(crate) holder: Option<ServerSet>,
 }
 
@@ -305,7 +305,7 @@ impl ServerGroup {
         }
     }
 
-    /// Asks a server for its keys, if requests go by key.
+    /// Asks a server for its keys at intervals, if a route selects the server by key.
     async fn check_keys_at_intervals(&self, index: usize) -> Infallible {
         if self.keys.is_none() {
             return std::future::pending().await;
@@ -354,7 +354,7 @@ impl ServerGroup {
         directory.find_holder(id).map(ServerSet::of_one)
     }
 
-    /// The preferred key of each server that answers, if requests go by key.
+    /// The preferred key of each server that answers, if a route selects the server by key.
     pub(crate) fn list_keys(&self) -> Vec<BodyPublicKey> {
         self.keys.as_ref().map(KeyDirectory::list_preferred).unwrap_or_default()
     }

@@ -354,8 +354,8 @@ impl TerminateConfig {
                 .filter(|known| known.upstream == server.upstream)
                 .find_map(|known| known.model_manifest_sha256);
             // What such a server serves is between it and the clients that encrypt to its key.
-            let goes_by_key = |route: &Route| route.by_key_id && route.group == server.group;
-            let is_asked = !configuration.routes.iter().any(goes_by_key);
+            let is_keyed = |route: &Route| route.by_key_id && route.group == server.group;
+            let is_asked = !configuration.routes.iter().any(is_keyed);
             async move {
                 match known {
                     _ if !is_asked => None,
