@@ -15,7 +15,7 @@ use std::{
 
 use confide_client::{
     AllowedOrigins, ClientLimits, Connector, EncryptedClient, EncryptedForm, Endpoint, HttpClient,
-    JudgedKey, RemoteEnd, ReplicaSet, ReportJudge,
+    JudgedKey, RemoteEnd, ReplicaSet, ReplicaStatus, ReportJudge,
 };
 use confide_encrypted_body::{BodyKem, BodyPublicKey, RecipientKey, encode_ohttp_keys};
 use local::{ask, read_to_end, serve_replicas};
@@ -29,6 +29,9 @@ use tokio::{
 };
 
 const MODELS: &str = "/v1/models";
+const CHAT: &str = "/v1/chat/completions";
+const POST: &str = "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\
+                    content-length: 2\r\n\r\n{}";
 const REPORT: &str = "/v1/aci/attestation";
 const KEYS: &str = "/.well-known/ohttp-gateway";
 /// The path of requests that are answered when the test says so.
@@ -86,7 +89,9 @@ impl Front {
                         }
                         let answer = script(&request);
                         let written = stream.write_all(&answer).await;
-                        if written.is_err() || stream.flush().await.is_err() {
+                        let is_last =
+                            String::from_utf8_lossy(&answer).contains("connection: close");
+                        if written.is_err() || stream.flush().await.is_err() || is_last {
                             return;
                         }
                     }
@@ -300,4 +305,155 @@ async fn a_gateway_that_is_listed_is_tried_before_the_start_fails() {
     .await;
     let set = Arc::new(ReplicaSet::new([alone.replica(limits)]));
     assert_eq!(set.open().await.expect_err("none is admitted").len(), 2);
+}
+
+/// A front that lists `listed`, gives the reports of `held`, of the first one where none is named, and
+/// refuses those of others. Its answers to requests are in clear.
+async fn start_listing_front(listed: Vec<BodyPublicKey>, held: Vec<BodyPublicKey>) -> Front {
+    Front::start(move |request| match (request.path(), request.key_id()) {
+        (KEYS, _) => key_list(&listed),
+        (REPORT, None) => report(&held[0]),
+        (REPORT, Some(id)) => match held.iter().find(|key| key.key_id().to_string() == id) {
+            Some(key) => report(key),
+            None => answer_with("refused"),
+        },
+        _ => site::OK.to_vec(),
+    })
+    .await
+}
+
+fn make_keys(count: usize) -> Vec<BodyPublicKey> {
+    (0..count).map(|_| make_key()).collect()
+}
+
+/// Sends so many chats, one after the other, and gives the keys to which they were encrypted.
+async fn chat_many(set: &Arc<ReplicaSet>, fronts: &[&Front], count: usize) -> Vec<String> {
+    let local =
+        serve_replicas(set.clone(), AllowedOrigins::default(), ClientLimits::default()).await;
+    for _ in 0..count {
+        let answer = exchange(local.address, POST).await;
+        assert!(answer.contains("answer_not_encrypted"), "{answer}");
+    }
+    let chats: Vec<_> = fronts.iter().flat_map(|front| front.requests_for(CHAT)).collect();
+    assert_eq!(chats.len(), count, "each was sent once");
+    chats.iter().map(|chat| chat.key_id().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn keys_that_are_listed_and_have_no_accepted_report_get_no_request() {
+    let key = make_key();
+    let front = start_listing_front(make_keys(16), vec![key.clone()]).await;
+    let set = Arc::new(ReplicaSet::new([front.replica(ClientLimits::default())]));
+    set.open().await.expect("it is admitted");
+    let maintained = tokio::spawn(set.clone().maintain());
+    let is_judged =
+        || set.describe().iter().all(|state| state.is_admitted || state.failure.is_some());
+    wait_until(|| set.describe().len() > 1 && is_judged()).await;
+    let states = set.describe();
+    assert_eq!(states.len(), 16, "there is no place for more");
+    assert!(states[1..].iter().all(|state| state.failure.as_ref().is_some_and(|f| f.is_refused)));
+    let used = chat_many(&set, &[&front], 20).await;
+    assert!(used.iter().all(|id| *id == key.key_id().to_string()), "{used:?}");
+    maintained.abort();
+}
+
+#[tokio::test]
+async fn listed_keys_that_all_lead_to_one_gateway_are_one_replica() {
+    let (key, listed) = (make_key(), make_keys(16));
+    let judged = key.clone();
+    let front = Front::start(move |request| match request.path() {
+        KEYS => key_list(&listed),
+        REPORT => report(&judged),
+        _ => site::OK.to_vec(),
+    })
+    .await;
+    let set = Arc::new(ReplicaSet::new([front.replica(ClientLimits::default())]));
+    set.open().await.expect("it is admitted");
+    let maintained = tokio::spawn(set.clone().maintain());
+    wait_until(|| front.requests_for(REPORT).len() == 16 && set.describe().len() == 1).await;
+    let state = set.describe().remove(0);
+    assert_eq!(state.key_id, Some(key.key_id().to_string()));
+    maintained.abort();
+}
+
+#[tokio::test]
+async fn a_front_that_lists_the_keys_behind_another_one_takes_no_place_and_no_gateway_from_it() {
+    let held = make_keys(2);
+    let listed = [held.clone(), make_keys(14)].concat();
+    // It passes requests for their reports on to them.
+    let hostile = start_listing_front(listed, [vec![make_key()], held.clone()].concat()).await;
+    let honest = start_listing_front(held.clone(), held.clone()).await;
+    let limits = ClientLimits::default();
+    let set = Arc::new(ReplicaSet::new([hostile.replica(limits), honest.replica(limits)]));
+    set.open().await.expect("both are admitted");
+    let maintained = tokio::spawn(set.clone().maintain());
+    let admitted = || {
+        let states = set.describe().into_iter();
+        let admitted = states.filter(|state| state.is_admitted && state.url == honest.url());
+        admitted.filter_map(|state| state.key_id).collect::<Vec<_>>()
+    };
+    wait_until(|| admitted().len() == 2).await;
+    let mut ids = admitted();
+    let mut wanted: Vec<_> = held.iter().map(|key| key.key_id().to_string()).collect();
+    ids.sort();
+    wanted.sort();
+    assert_eq!(ids, wanted);
+    let of_hostile = |state: &&ReplicaStatus| state.url == hostile.url();
+    wait_until(|| set.describe().iter().filter(of_hostile).count() == 8).await;
+    maintained.abort();
+}
+
+#[tokio::test]
+async fn lists_that_are_malformed_too_long_or_missing_lead_to_no_replica() {
+    let x_wing = RecipientKey::generate(BodyKem::XWing).unwrap().public_key().clone();
+    let lists = [
+        answer_with(""),
+        answer_with("no keys"),
+        answer_with([0, 41]),
+        answer_with([255; 64]),
+        answer_with(vec![0; 32 * 1024 + 1]),
+        key_list(&make_keys(17)),
+        b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n".to_vec(),
+        b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\nconnection: close\r\n\r\ncut".to_vec(),
+    ];
+    for list in lists {
+        let shown = String::from_utf8_lossy(&list[..list.len().min(99)]).into_owned();
+        let front = Front::start(move |request| match request.path() {
+            KEYS => list.clone(),
+            _ => answer_with("refused"),
+        })
+        .await;
+        let set = Arc::new(ReplicaSet::new([front.replica(ClientLimits::default())]));
+        assert_eq!(set.open().await.expect_err("none is admitted").len(), 1, "{shown}");
+        assert_eq!((front.requests_for(KEYS).len(), set.describe().len()), (1, 1), "{shown}");
+    }
+    // Of two kinds the first one counts while no key is judged.
+    let front = Front::start(move |request| match request.path() {
+        KEYS => key_list([&x_wing, &make_key()]),
+        _ => answer_with("refused"),
+    })
+    .await;
+    let set = Arc::new(ReplicaSet::new([front.replica(ClientLimits::default())]));
+    assert_eq!(set.open().await.expect_err("none is admitted").len(), 2);
+}
+
+#[tokio::test]
+async fn a_front_that_says_each_time_that_the_key_is_gone_has_no_request_repeated() {
+    let key = make_key();
+    let problem = "HTTP/1.1 422 Unprocessable Content\r\ncontent-type: application/problem+json\r\n\
+                   content-length: 2\r\n\r\n{}";
+    let front = Front::start(move |request| match request.path() {
+        REPORT => report(&key),
+        CHAT => problem.as_bytes().to_vec(),
+        _ => site::OK.to_vec(),
+    })
+    .await;
+    let limits = ClientLimits::default();
+    let set = Arc::new(ReplicaSet::new([front.replica(limits)]));
+    let local = serve_replicas(set, AllowedOrigins::default(), limits).await;
+    for _ in 0..5 {
+        let answer = exchange(local.address, POST).await;
+        assert!(answer.contains("gateway_key_replaced"), "{answer}");
+    }
+    assert_eq!((front.requests_for(CHAT).len(), front.requests_for(REPORT).len()), (5, 5));
 }
