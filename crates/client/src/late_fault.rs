@@ -1,4 +1,4 @@
-//! Bodies whose faults come late enough.
+//! A body that reports its error one poll later.
 
 use std::{
     pin::Pin,
@@ -8,9 +8,9 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-/// A body whose fault comes one turn later than in the body inside. hyper sends what it has when a body
-/// has nothing more for now, but drops it when a body fails: without the turn between, a fault could
-/// reach the peer before the head and the text that came before it.
+/// A body that reports its error one poll later than the body inside. hyper sends what it has when a body
+/// is pending, and drops it when a body fails: without the poll in between, the connection could break
+/// before the peer gets the head and the text that came before the error.
 pub(crate) struct LateFault<B: Body> {
     inner: B,
     fault: Option<B::Error>,

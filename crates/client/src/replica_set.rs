@@ -52,7 +52,7 @@ pub struct ReplicaSet {
     members: Mutex<Members>,
     /// The largest number of replicas of one address, which is its share of [`REPLICAS_MAX`].
     per_url_max: usize,
-    /// Tells that a replica is left out, or was found.
+    /// Tells that a replica is left out, or was discovered.
     left_out: Notify,
     /// Tells that a gateway no longer has the key that is known of it.
     key_replaced: Notify,
@@ -69,8 +69,8 @@ struct Replica {
     end: RemoteEnd,
     running: RunningCount,
     health: Mutex<ReplicaHealth>,
-    /// Whether it was found by its key, behind the address of another one.
-    is_found: bool,
+    /// Whether it was discovered by its key, behind the address of another one.
+    is_discovered: bool,
 }
 
 /// The replica for a request.
@@ -130,8 +130,8 @@ impl ReplicaSet {
             listings.spawn(async move { set.fetch_listing(&url, &client).await });
         }
         listings.join_all().await;
-        let found = self.list().into_iter().filter(|replica| replica.is_found).collect();
-        let admitted = self.admit_any(found).await;
+        let discovered = self.list().into_iter().filter(|replica| replica.is_discovered);
+        let admitted = self.admit_any(discovered.collect()).await;
         admitted.map_err(|more| {
             failures.extend(more);
             failures
@@ -188,12 +188,12 @@ impl ReplicaSet {
         }
         for (url, client) in self.list_discoverable() {
             let set = self.clone();
-            tasks.spawn(async move { match set.find_others(&url, &client).await {} });
+            tasks.spawn(async move { match set.discover_replicas(&url, &client).await {} });
         }
         loop {
             while tasks.try_join_next().is_some() {}
             let now = Instant::now();
-            for replica in self.list_others() {
+            for replica in self.list_retried() {
                 if replica.lock_health().begin_try(now) {
                     let set = self.clone();
                     tasks.spawn(async move {
@@ -203,7 +203,7 @@ impl ReplicaSet {
                 }
             }
             let due = |replica: &Arc<Replica>| replica.lock_health().next_try(now);
-            let next = self.list_others().iter().filter_map(due).min();
+            let next = self.list_retried().iter().filter_map(due).min();
             tokio::select! {
                 () = self.left_out.notified() => {}
                 Some(_) = tasks.join_next() => {}
@@ -293,7 +293,7 @@ impl ReplicaSet {
 
     /// Chooses the least busy of the admitted replicas that were not tried yet, or of all others if
     /// none of them is admitted. While there is another choice, the request does not wait long for it.
-    /// There is none after [`REPLICAS_MAX`] attempts, even if new replicas are found meanwhile.
+    /// There is none after [`REPLICAS_MAX`] attempts, even if new replicas are discovered meanwhile.
     fn choose(&self, attempts: &Attempts) -> Option<Chosen> {
         if attempts.tried.len() >= REPLICAS_MAX {
             return None;
@@ -400,9 +400,9 @@ impl ReplicaSet {
         self.left_out.notify_one();
     }
 
-    /// Looks for further gateways behind an address, at intervals and after a key was replaced, until it
+    /// Discovers further gateways behind an address, at intervals and after a key was replaced, until it
     /// is dropped.
-    async fn find_others(&self, url: &str, client: &EncryptedClient) -> Infallible {
+    async fn discover_replicas(&self, url: &str, client: &EncryptedClient) -> Infallible {
         self.repeat_listing(|| self.fetch_listing(url, client)).await
     }
 
@@ -434,15 +434,15 @@ impl ReplicaSet {
     }
 
     /// Adds a replica for each listed key of an address that is not known yet, up to the share of that
-    /// address, and forgets those that were found there earlier and are neither listed nor admitted.
+    /// address, and forgets those that were discovered there earlier and are neither listed nor admitted.
     fn record_listing(&self, url: &str, client: &EncryptedClient, ids: &[BodyKeyId]) {
         // A gateway may have a new key, which was listed before its replica knew it.
-        self.forget_doubles();
+        self.remove_duplicates();
         let replicas = &mut self.lock_members().replicas;
         replicas.retain(|replica| {
             let is_listed = || replica.end.key_id().is_some_and(|id| ids.contains(&id));
             let is_kept = || is_listed() || replica.lock_health().is_admitted();
-            !replica.is_found || replica.url != url || is_kept()
+            !replica.is_discovered || replica.url != url || is_kept()
         });
         for id in ids {
             let known = replicas.iter().filter(|replica| replica.url == url);
@@ -455,18 +455,18 @@ impl ReplicaSet {
         }
     }
 
-    /// Forgets replicas that were found and turned out to have a key that another one of the same address
+    /// Forgets discovered replicas that turned out to have a key that another one of the same address
     /// has: a proxy that knows no keys passes the request for a report on to any of them. What one
     /// address leads to says nothing of another address.
-    fn forget_doubles(&self) {
+    fn remove_duplicates(&self) {
         let replicas = &mut self.lock_members().replicas;
         let mut known = Vec::new();
         replicas.retain(|replica| {
             let judged = replica.end.latest_key();
             let judged = judged.map(|judged| (replica.url.clone(), judged.key.key_id()));
-            let is_double = judged.as_ref().is_some_and(|judged| known.contains(judged));
+            let is_duplicate = judged.as_ref().is_some_and(|judged| known.contains(judged));
             known.extend(judged);
-            !(is_double && replica.is_found)
+            !(is_duplicate && replica.is_discovered)
         });
     }
 
@@ -477,7 +477,7 @@ impl ReplicaSet {
         match &admitted {
             Ok(()) => {
                 self.record_admission(replica);
-                self.forget_doubles();
+                self.remove_duplicates();
             }
             Err(error) => self.record_failure(replica, error),
         }
@@ -518,7 +518,7 @@ impl ReplicaSet {
 
     /// The replicas that are tried in the background: none if there is only one, which every request
     /// tries.
-    fn list_others(&self) -> Vec<Arc<Replica>> {
+    fn list_retried(&self) -> Vec<Arc<Replica>> {
         let replicas = self.list();
         if replicas.len() > 1 { replicas } else { Vec::new() }
     }
@@ -540,8 +540,8 @@ impl ReplicaSet {
 }
 
 impl Replica {
-    fn new(url: String, end: RemoteEnd, is_found: bool) -> Self {
-        Self { url, end, running: RunningCount::default(), health: Mutex::default(), is_found }
+    fn new(url: String, end: RemoteEnd, is_discovered: bool) -> Self {
+        Self { url, end, running: RunningCount::default(), health: Mutex::default(), is_discovered }
     }
 
     fn describe(&self, now: Instant) -> ReplicaStatus {
