@@ -21,7 +21,7 @@ use crate::{
     error::ClientError,
     gateway_report::{ReportJudge, fetch_key, fetch_listed_keys},
     key_problem::is_key_problem,
-    pool::{AnswerBody, CheckedOut, HttpClient, RequestDeadlines},
+    pool::{AnswerBody, CheckedOut, ConnectionSource, HttpClient, RequestDeadlines},
     relay::Relay,
     running_request::RunningRequest,
     sealed_body::{OpenedAnswerBody, SealedRequestBody},
@@ -215,7 +215,8 @@ impl EncryptedClient {
                 found.map_err(|_| ClientError::ReportUnavailable { reason: reason() })??
             }
         };
-        let checked_out = self.form.http().check_out(deadlines, Some(running)).await?;
+        let source = ConnectionSource::PooledOrNew;
+        let checked_out = self.form.http().check_out(source, deadlines, Some(running)).await?;
         Ok(PreparedExchange { key: is_sealed.then_some(judged), checked_out, connect })
     }
 

@@ -79,6 +79,15 @@ pub(crate) struct CheckedOut {
     place: RequestPlace,
 }
 
+/// Where a request gets its connection from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ConnectionSource {
+    /// The pool, or a new connection if the pool has none.
+    PooledOrNew,
+    /// A new connection, which becomes that of a WebSocket.
+    New,
+}
+
 /// The answer of the attested end to the handshake of a WebSocket.
 pub(crate) enum WebSocketAnswer {
     /// The attested end accepted, with this head.
@@ -171,34 +180,25 @@ impl HttpClient {
         request: Request<RequestBody>,
         deadlines: RequestDeadlines,
     ) -> Result<PooledAnswer, ClientError> {
-        let checked_out = self.check_out(deadlines, None).await?;
+        let checked_out = self.check_out(ConnectionSource::PooledOrNew, deadlines, None).await?;
         let answered = self.send(checked_out, request, deadlines.connect).await;
         answered.map_err(|unanswered| unanswered.error)
     }
 
-    /// Waits for a place among the running requests, and takes a pooled connection or opens one.
-    /// Nothing of a request is sent yet.
+    /// Waits for a place among the running requests, and for a connection from `source`. Nothing of a
+    /// request is sent yet.
     pub(crate) async fn check_out(
         &self,
+        source: ConnectionSource,
         deadlines: RequestDeadlines,
         running: Option<RunningRequest>,
     ) -> Result<CheckedOut, ClientError> {
         let permit = self.shared.acquire_permit_within(deadlines.queue).await?;
         let place = RequestPlace::new(permit, running);
-        let (connection, opened) = self.shared.take_or_open(deadlines.connect).await?;
-        Ok(CheckedOut { connection, opened, place })
-    }
-
-    /// The same with a connection that is opened for this request.
-    pub(crate) async fn check_out_new(
-        &self,
-        deadlines: RequestDeadlines,
-        running: Option<RunningRequest>,
-    ) -> Result<CheckedOut, ClientError> {
-        let permit = self.shared.acquire_permit_within(deadlines.queue).await?;
-        let place = RequestPlace::new(permit, running);
-        let connection = self.shared.connect_within(deadlines.connect).await?;
-        let opened = Some(connection.timings());
+        let (connection, opened) = match source {
+            ConnectionSource::PooledOrNew => self.shared.take_or_open(deadlines.connect).await?,
+            ConnectionSource::New => self.shared.open(deadlines.connect).await?,
+        };
         Ok(CheckedOut { connection, opened, place })
     }
 
@@ -331,16 +331,22 @@ impl PoolState {
         if let Some(connection) = self.take_idle().await {
             return Ok((connection, None));
         }
-        let connection = self.connect_within(deadline).await?;
-        let timings = connection.timings();
-        Ok((connection, Some(timings)))
+        self.open(deadline).await
     }
 
-    async fn connect_within(&self, deadline: Option<Duration>) -> Result<Connection, ClientError> {
+    /// Opens a connection within the deadline.
+    async fn open(
+        &self,
+        deadline: Option<Duration>,
+    ) -> Result<(Connection, Option<ConnectTimings>), ClientError> {
         let opened = finish_within(deadline, self.connect()).await;
-        opened.unwrap_or_else(|deadline| {
+        let opened = opened.unwrap_or_else(|deadline| {
             let target = self.connector.endpoint().to_string();
             Err(ClientError::DialTimeout { target, deadline })
+        });
+        opened.map(|connection| {
+            let timings = connection.timings();
+            (connection, Some(timings))
         })
     }
 

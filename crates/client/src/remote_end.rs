@@ -12,7 +12,7 @@ use crate::{
     connector::RequestBody,
     encrypted_client::{EncryptedAnswerBody, EncryptedClient, PreparedExchange},
     error::ClientError,
-    pool::{CheckedOut, HttpClient, RequestDeadlines, WebSocketAnswer},
+    pool::{CheckedOut, ConnectionSource, HttpClient, RequestDeadlines, WebSocketAnswer},
     running_request::RunningRequest,
     shared_key::JudgedKey,
     unanswered_request::UnansweredRequest,
@@ -54,7 +54,8 @@ impl RemoteEnd {
     ) -> Result<PreparedExchange, ClientError> {
         match self {
             Self::Attested(client) => {
-                let checked_out = client.check_out(deadlines, Some(running)).await?;
+                let source = ConnectionSource::PooledOrNew;
+                let checked_out = client.check_out(source, deadlines, Some(running)).await?;
                 Ok(PreparedExchange { key: None, checked_out, connect: deadlines.connect })
             }
             Self::Encrypted(client) => client.prepare(is_sealed, deadlines, running).await,
@@ -83,7 +84,9 @@ impl RemoteEnd {
         running: RunningRequest,
     ) -> Result<CheckedOut, ClientError> {
         match self {
-            Self::Attested(client) => client.check_out_new(deadlines, Some(running)).await,
+            Self::Attested(client) => {
+                client.check_out(ConnectionSource::New, deadlines, Some(running)).await
+            }
             Self::Encrypted(_) => Err(ClientError::UnencryptedWebSocket),
         }
     }
