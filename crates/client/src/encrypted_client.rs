@@ -206,18 +206,24 @@ impl EncryptedClient {
         running: RunningRequest,
     ) -> Result<PreparedExchange, ClientError> {
         let connect = deadlines.connect;
-        let judged = match connect {
-            None => self.find_key().await?,
-            // The fetch goes on for later requests.
-            Some(deadline) => {
-                let found = tokio::time::timeout(deadline, self.find_key()).await;
-                let reason = || format!("none came within {deadline:?}");
-                found.map_err(|_| ClientError::ReportUnavailable { reason: reason() })??
-            }
-        };
+        // Before a place is taken, which others need while a report is fetched.
+        self.find_key_within(connect).await?;
         let source = ConnectionSource::PooledOrNew;
         let checked_out = self.form.http().check_out(source, deadlines, Some(running)).await?;
+        // The wait for a place may be longer than the key is in use.
+        let judged = self.find_key_within(connect).await?;
         Ok(PreparedExchange { key: is_sealed.then_some(judged), checked_out, connect })
+    }
+
+    async fn find_key_within(
+        &self,
+        deadline: Option<Duration>,
+    ) -> Result<Arc<JudgedKey>, ClientError> {
+        let Some(deadline) = deadline else { return self.find_key().await };
+        // After the deadline the fetch goes on for later requests.
+        let found = tokio::time::timeout(deadline, self.find_key()).await;
+        let reason = || format!("none came within {deadline:?}");
+        found.map_err(|_| ClientError::ReportUnavailable { reason: reason() })?
     }
 
     /// Sends one request. With a key its body is encrypted, and its answer has to be.

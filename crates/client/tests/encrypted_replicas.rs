@@ -8,7 +8,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -456,4 +456,37 @@ async fn a_front_that_says_each_time_that_the_key_is_gone_has_no_request_repeate
         assert!(answer.contains("gateway_key_replaced"), "{answer}");
     }
     assert_eq!((front.requests_for(CHAT).len(), front.requests_for(REPORT).len()), (5, 5));
+}
+
+#[tokio::test]
+async fn a_key_that_expires_while_a_request_waits_for_a_place_is_not_used() {
+    static NOW: AtomicU64 = AtomicU64::new(100);
+    let (key, is_first) = (make_key(), AtomicBool::new(true));
+    let front = Front::start(move |request| match request.path() {
+        REPORT if is_first.swap(false, Ordering::SeqCst) => report(&key),
+        REPORT => answer_with("refused"),
+        _ => site::OK.to_vec(),
+    })
+    .await;
+    let limits = ClientLimits { connections: 1, ..ClientLimits::default() };
+    let judge = judge();
+    let until_100: ReportJudge = Arc::new(move |report, nonce| {
+        judge(report, nonce).map(|judged| JudgedKey { not_after: 100, ..judged })
+    });
+    let form = EncryptedForm::Bodies(front.connect(limits));
+    let clock = || NOW.load(Ordering::SeqCst);
+    let client =
+        EncryptedClient::new(front.connect(limits), form, until_100, limits.age_max, clock);
+    let set = Arc::new(ReplicaSet::of_one(Arc::new(client)));
+    let local = serve_replicas(set.clone(), AllowedOrigins::default(), limits).await;
+    let mut running = ask(local.address, &get(HELD)).await;
+    wait_until(|| !front.requests_for(HELD).is_empty()).await;
+    let mut waiting = ask(local.address, POST).await;
+    wait_until(|| set.describe()[0].running == 2).await;
+    NOW.store(101, Ordering::SeqCst);
+    front.held.add_permits(1);
+    assert!(read_to_end(&mut running).await.starts_with("HTTP/1.1 200 "));
+    let answer = read_to_end(&mut waiting).await;
+    assert!(answer.contains("evidence_rejected"), "{answer}");
+    assert!(front.requests_for(CHAT).is_empty() && !set.describe()[0].is_admitted);
 }
