@@ -15,8 +15,9 @@ use crate::error::BenchError;
 
 /// The abstract socket that a run binds while it measures: the kernel frees it however the run ends.
 const MACHINE_SOCKET: &[u8] = b"confide-bench";
-/// How often the machine's lock is tried, and the time between two tries.
-const TRIES: u32 = 10;
+/// How often a lock is tried, and the time between two tries. A process that a killed run was just
+/// starting holds what it inherited until it has started, which takes long on a busy machine.
+const TRIES: u32 = 200;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
 /// The lock of a run's folder, which ends with this value.
@@ -37,13 +38,16 @@ impl FolderLock {
     /// Locks a folder that exists. The lock is on the folder itself, so nothing is left in it.
     pub(crate) fn acquire(folder: &Path) -> Result<Self, BenchError> {
         let file = File::open(folder).map_err(BenchError::io("read", folder))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self { folder: file }),
-            Err(TryLockError::WouldBlock) => {
-                Err(BenchError::FolderInUse { folder: folder.to_owned() })
+        for _ in 0..TRIES {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self { folder: file }),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(BETWEEN_TRIES),
+                Err(TryLockError::Error(error)) => {
+                    return Err(BenchError::io("lock", folder)(error));
+                }
             }
-            Err(TryLockError::Error(error)) => Err(BenchError::io("lock", folder)(error)),
         }
+        Err(BenchError::FolderInUse { folder: folder.to_owned() })
     }
 }
 
@@ -65,7 +69,6 @@ impl MachineLock {
     fn bind_socket(name: &[u8]) -> Result<Self, BenchError> {
         let bind =
             || SocketAddr::from_abstract_name(name).and_then(|name| UnixListener::bind_addr(&name));
-        // A process that has just ended or is being started may hold the name for an instant more.
         for _ in 0..TRIES {
             if let Ok(socket) = bind() {
                 return Ok(Self { _socket: socket });
@@ -88,6 +91,22 @@ mod tests {
         drop(held);
         assert!(FolderLock::acquire(folder.path()).is_ok());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");
+    }
+
+    #[test]
+    fn a_folder_is_free_once_what_a_killed_run_was_starting_has_started() {
+        let folder = confide_tests::Folder::new("folder-lock-inherited");
+        let killed = File::open(folder.path()).unwrap();
+        killed.lock().unwrap();
+        let inherited = killed.try_clone().unwrap();
+        // A run that is killed unlocks nothing.
+        drop(killed);
+        let starting = std::thread::spawn(move || {
+            std::thread::sleep(BETWEEN_TRIES * 3);
+            drop(inherited);
+        });
+        assert!(FolderLock::acquire(folder.path()).is_ok());
+        starting.join().unwrap();
     }
 
     #[test]

@@ -319,11 +319,11 @@ fn start(folder: &Path, go_on: bool) -> Child {
 }
 
 fn wait(child: &mut Child) -> ExitStatus {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(300);
     loop {
         match child.try_wait().unwrap() {
             Some(status) => return status,
-            None if Instant::now() > deadline => panic!("the run did not end in 60 s"),
+            None if Instant::now() > deadline => panic!("the run did not end in 300 s"),
             None => sleep(Duration::from_millis(5)),
         }
     }
