@@ -2,11 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use confide_arm_line::Outcome;
-use confide_client::{Connection, RequestBody, empty_body, error_chain, whole_body};
+use confide_client::{
+    Connection, ConnectionAnswer, RequestBody, empty_body, error_chain, whole_body,
+};
 use confide_encrypted_body::{BodyKem, BodyPublicKey};
 use http::{Request, Response, header};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Either};
 use hyper::{body::Incoming, client::conn::http1::SendRequest};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
@@ -16,7 +19,8 @@ use crate::body_encryption::{AnswerDecryption, find_body_key, seal_body};
 
 /// An open connection of any kind, and the time and round trips that opening it took.
 pub(crate) struct HttpConnection {
-    wire: ClientConnection,
+    /// `None` while an answer is read.
+    wire: Option<ClientConnection>,
     /// The key to which the bodies of chats are encrypted, if they are.
     body_key: Option<BodyPublicKey>,
     /// The `host` field of requests: `confide connect` refuses any but its own address.
@@ -35,6 +39,8 @@ enum ClientConnection {
     Plain(SendRequest<RequestBody>),
 }
 
+type AnswerBody = Either<Incoming, ConnectionAnswer>;
+
 impl From<Connection> for HttpConnection {
     fn from(connection: Connection) -> Self {
         let channel = connection.timings().channel;
@@ -52,7 +58,7 @@ impl From<Connection> for HttpConnection {
             appraisal_ms: channel.appraisal.saturating_sub(collateral).as_secs_f64() * 1e3,
             host: "model".into(),
             body_key: None,
-            wire: ClientConnection::Channel(Box::new(connection)),
+            wire: Some(ClientConnection::Channel(Box::new(connection))),
         }
     }
 }
@@ -70,7 +76,7 @@ impl HttpConnection {
         Ok(Self {
             host: address.into(),
             body_key: None,
-            wire: ClientConnection::Plain(sender),
+            wire: Some(ClientConnection::Plain(sender)),
             guarantee: "that of the proxy that the client connects to".into(),
             simulated: false,
             round_trips: 1,
@@ -85,8 +91,8 @@ impl HttpConnection {
     pub(crate) async fn encrypt_bodies(&mut self, kem: BodyKem) -> Outcome {
         let request = Request::get("/v1/aci/attestation").header(header::HOST, &self.host);
         let answer = self.send(request.body(empty_body())?).await?;
-        let report = answer.into_body().collect().await.map_err(|error| error_chain(&error))?;
-        let report = serde_json::from_slice(&report.to_bytes())?;
+        let report = self.read_whole(answer.into_body()).await?;
+        let report = serde_json::from_slice(&report)?;
         self.body_key = Some(find_body_key(&report, kem)?);
         Ok(())
     }
@@ -96,7 +102,7 @@ impl HttpConnection {
         &mut self,
         path: &str,
         body: &Value,
-    ) -> Outcome<(Response<Incoming>, Option<AnswerDecryption>)> {
+    ) -> Outcome<(Response<AnswerBody>, Option<AnswerDecryption>)> {
         let Some(key) = &self.body_key else {
             return Ok((self.post(path, body).await?, None));
         };
@@ -109,7 +115,7 @@ impl HttpConnection {
         Ok((answer, Some(decryption)))
     }
 
-    async fn post(&mut self, path: &str, body: &Value) -> Outcome<Response<Incoming>> {
+    async fn post(&mut self, path: &str, body: &Value) -> Outcome<Response<AnswerBody>> {
         let request = Request::post(path)
             .header(header::HOST, &self.host)
             .header(header::CONTENT_TYPE, "application/json")
@@ -117,15 +123,35 @@ impl HttpConnection {
         self.send(request).await
     }
 
-    async fn send(&mut self, request: Request<RequestBody>) -> Outcome<Response<Incoming>> {
-        match &mut self.wire {
+    async fn send(&mut self, request: Request<RequestBody>) -> Outcome<Response<AnswerBody>> {
+        match self.wire.take().ok_or("the answer before was not read to its end")? {
             ClientConnection::Channel(connection) => {
-                Ok(connection.send(request).await.map_err(|error| error_chain(&error))?)
+                let answer = connection.send(request).await.map_err(|error| error_chain(&error))?;
+                Ok(answer.map(Either::Right))
             }
-            ClientConnection::Plain(sender) => {
+            ClientConnection::Plain(mut sender) => {
                 sender.ready().await.map_err(|error| error_chain(&error))?;
-                Ok(sender.send_request(request).await.map_err(|error| error_chain(&error))?)
+                let answer = sender.send_request(request).await;
+                let answer = answer.map_err(|error| error_chain(&error))?;
+                self.wire = Some(ClientConnection::Plain(sender));
+                Ok(answer.map(Either::Left))
             }
+        }
+    }
+
+    /// Reads an answer to its end.
+    async fn read_whole(&mut self, mut body: AnswerBody) -> Outcome<Bytes> {
+        let whole = (&mut body).collect().await.map_err(|error| error_chain(&*error))?;
+        self.keep(body);
+        Ok(whole.to_bytes())
+    }
+
+    /// Keeps the connection of an answer that was read to its end.
+    fn keep(&mut self, body: AnswerBody) {
+        if let Either::Right(answer) = body
+            && let Some(connection) = answer.into_idle()
+        {
+            self.wire = Some(ClientConnection::Channel(Box::new(connection)));
         }
     }
 }
@@ -170,7 +196,7 @@ pub(crate) async fn stream_completion(
     let mut body = response.into_body();
     let mut stream = EventStream::default();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| format!("the stream broke: {}", error_chain(&error)))?;
+        let frame = frame.map_err(|error| format!("the stream broke: {}", error_chain(&*error)))?;
         if let Ok(bytes) = frame.into_data() {
             match &mut decryption {
                 None => stream.push(&bytes, due)?,
@@ -178,6 +204,7 @@ pub(crate) async fn stream_completion(
             }
         }
     }
+    link.keep(body);
     if let Some(decryption) = decryption {
         decryption.finish()?;
     }
@@ -202,8 +229,7 @@ pub(crate) async fn post_json(
 ) -> Outcome<Value> {
     let response = link.post(path, body).await?;
     let status = response.status();
-    let body = response.into_body().collect().await.map_err(|error| error_chain(&error))?;
-    let body = body.to_bytes();
+    let body = link.read_whole(response.into_body()).await?;
     if !status.is_success() {
         return Err(format!("status {status}: {}", String::from_utf8_lossy(&body)).into());
     }

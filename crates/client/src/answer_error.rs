@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use confide_encrypted_body::EncryptedBodyError;
+use confide_http::ExchangeError;
 
 /// The reason why an answer broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
     /// The connection ended before the answer did.
     #[error("answer ended early: {0}")]
-    Broken(#[source] hyper::Error),
+    Broken(#[source] ExchangeError),
     /// The answer was changed or cut on its way.
     #[error("encrypted answer: {0}")]
     Encryption(#[source] EncryptedBodyError),

@@ -6,54 +6,29 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
 use confide_appraiser::{PolicyAppraiser, SharedAppraisal};
 use confide_channel::{
     Binding, ChannelTimings, Client, ClientEvidence, ClientOptions, EVIDENCE_MEDIA_TYPE,
     EVIDENCE_PATH, FRAME_BYTES_MAX, LivePeer, PlainClient, SessionVersion,
     tunnel::{self, TunnelStream},
 };
-use http::{Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Empty, Full, Limited, combinators::UnsyncBoxBody};
-use hyper::{
-    body::{Body, Incoming},
-    client::conn::http1,
-};
-use hyper_util::rt::TokioIo;
+use confide_http::ExchangeError;
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
 };
 
 use crate::{
-    endpoint::Endpoint, error::ClientError, http_proxy::HttpProxy, limits::ClientLimits,
-    unattended::UnattendedConnection,
+    connection::{ConnectTimings, Connection, PeerState},
+    endpoint::Endpoint,
+    error::ClientError,
+    http_proxy::HttpProxy,
+    limits::ClientLimits,
+    remote_stream::RemoteStream,
+    request_body::whole_body,
 };
-
-/// The error of a body that could not be sent.
-pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
-
-/// The body of a request: see [`empty_body`], [`whole_body`] and [`streamed_body`].
-pub type RequestBody = UnsyncBoxBody<Bytes, BodyError>;
-
-/// A body of no bytes.
-pub fn empty_body() -> RequestBody {
-    Empty::new().map_err(|never| match never {}).boxed_unsync()
-}
-
-/// A body whose bytes are all in memory.
-pub fn whole_body(bytes: impl Into<Bytes>) -> RequestBody {
-    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
-}
-
-/// A body that is sent in pieces as `body` yields them.
-pub fn streamed_body<B>(body: B) -> RequestBody
-where
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BodyError>,
-{
-    body.map_err(Into::into).boxed_unsync()
-}
 
 /// Opens connections to one endpoint and appraises each of them.
 pub struct Connector {
@@ -250,13 +225,8 @@ impl Connector {
                     .map_err(|source| self.channel_error(source))?;
                 let live = attested.take_live_peer();
                 let (stream, appraised, channel) = attested.into_parts();
-                self.start_http(
-                    stream,
-                    Some((appraised, live)),
-                    dial,
-                    channel.with_carrier_round_trips(round_trips),
-                )
-                .await
+                let channel = channel.with_carrier_round_trips(round_trips);
+                Ok(self.start_http(stream, Some((appraised, live)), dial, channel))
             }
             ChannelClient::Plain(client) => {
                 let connected = client
@@ -264,40 +234,32 @@ impl Connector {
                     .await
                     .map_err(|source| self.channel_error(source))?;
                 let channel = connected.timings.with_carrier_round_trips(round_trips);
-                self.start_http(connected.stream, None, dial, channel).await
+                Ok(self.start_http(connected.stream, None, dial, channel))
             }
         }
     }
 
-    async fn start_http<S>(
+    fn start_http<S>(
         &self,
         stream: S,
         attested: Option<(SharedAppraisal, Option<LivePeer>)>,
         dial: Duration,
         channel: ChannelTimings,
-    ) -> Result<Connection, ClientError>
+    ) -> Connection
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (sender, connection) = http1::Builder::new()
-            .max_header_size(self.limits.head_bytes)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(ClientError::Http)?;
-        let transport = async move {
-            if let Err(error) = connection.with_upgrades().await {
-                tracing::debug!(%error, "connection ended early");
-            }
-        };
-        let http = UnattendedConnection::new(sender, transport);
-        let timings = ConnectTimings { dial, channel };
         let (appraised, live) = attested.unzip();
-        let live = live.flatten();
-        Ok(Connection { http, appraised, timings, live, fresh_since: Instant::now() })
+        let peer = PeerState {
+            appraised,
+            live: live.flatten(),
+            fresh_since: Instant::now(),
+            timings: ConnectTimings { dial, channel },
+        };
+        Connection::new(RemoteStream::new(stream), self.limits.head_bytes, peer)
     }
 
-    /// Obtains fresh evidence on an idle connection, and appraises it. After an error the connection
-    /// must not be used any more.
+    /// Obtains fresh evidence on an idle connection, and appraises it.
     ///
     /// # Errors
     /// [`ClientError::EvidenceRenewal`] if the server gives none, [`ClientError::Slow`] if it takes
@@ -305,8 +267,8 @@ impl Connector {
     /// evidence is not accepted.
     pub(crate) async fn renew_evidence(
         &self,
-        connection: &mut Connection,
-    ) -> Result<(), ClientError> {
+        connection: Connection,
+    ) -> Result<Connection, ClientError> {
         let deadline = self.limits.channel;
         let renewing = self.renew_evidence_untimed(connection);
         match tokio::time::timeout(deadline, renewing).await {
@@ -315,33 +277,37 @@ impl Connector {
         }
     }
 
-    async fn renew_evidence_untimed(&self, connection: &mut Connection) -> Result<(), ClientError> {
+    async fn renew_evidence_untimed(
+        &self,
+        connection: Connection,
+    ) -> Result<Connection, ClientError> {
         let none = |got: String| ClientError::EvidenceRenewal { target: self.target.clone(), got };
-        let (ChannelClient::Attested { appraiser, .. }, Some(live)) =
-            (&self.client, &connection.live)
-        else {
-            return Err(none("no session binding".into()));
+        let ChannelClient::Attested { appraiser, .. } = &self.client else {
+            return Err(none("no attested channel".into()));
         };
+        let no_session = || none("no session binding".into());
+        let live = connection.peer.live.as_ref().ok_or_else(no_session)?;
         let asked = live.request_evidence().map_err(|source| self.channel_error(source))?;
         let request = Request::post(EVIDENCE_PATH)
             .header(header::HOST, self.endpoint.to_string())
             .header(header::CONTENT_TYPE, EVIDENCE_MEDIA_TYPE)
             .body(whole_body(asked.encode()))
             .map_err(|error| none(error.to_string()))?;
-        let answer = connection.http.try_send(request).await;
-        let answer = answer.map_err(|failed| ClientError::Http(failed.into_error()))?;
+        let mut answer = connection.send(request).await?;
         if answer.status() != StatusCode::OK {
             return Err(none(format!("status {}", answer.status())));
         }
-        let reply = Limited::new(answer.into_body(), FRAME_BYTES_MAX).collect();
-        let reply = connection.http.run(reply).await;
+        let reply = Limited::new(answer.body_mut(), FRAME_BYTES_MAX).collect().await;
         let reply = reply.map_err(|error| none(error.to_string()))?.to_bytes();
+        let closed = || ClientError::Http(ExchangeError::ConnectionClosed);
+        let mut connection = answer.into_body().into_idle().ok_or_else(closed)?;
+        let live = connection.peer.live.as_ref().ok_or_else(no_session)?;
         let appraised = live
             .appraise_reply(asked, &reply, &**appraiser)
             .map_err(|source| self.channel_error(source))?;
-        connection.appraised = Some(appraised);
-        connection.fresh_since = Instant::now();
-        connection.http.ready().await.map_err(ClientError::Http)
+        connection.peer.appraised = Some(appraised);
+        connection.peer.fresh_since = Instant::now();
+        Ok(connection)
     }
 
     async fn within_dial_deadline<T>(
@@ -363,68 +329,3 @@ impl Connector {
 const DIRECT_ROUND_TRIPS: u32 = 1;
 /// Those of a connection through a proxy, which is asked for the connection to the end.
 const PROXY_ROUND_TRIPS: u32 = 2;
-
-/// The time of each step of opening a connection.
-#[derive(Clone, Copy, Debug)]
-pub struct ConnectTimings {
-    /// The time to open the TCP connection, or the tunnel with its upgrade.
-    pub dial: Duration,
-    /// The times of handshake, evidence and appraisal; the round trips include the dial's.
-    pub channel: ChannelTimings,
-}
-
-impl ConnectTimings {
-    /// The time from the first packet to a connection that can send a request.
-    pub fn total(&self) -> Duration {
-        self.dial + self.channel.handshake + self.channel.quote + self.channel.appraisal
-    }
-}
-
-/// One open connection that takes one request at a time.
-pub struct Connection {
-    pub(crate) http: UnattendedConnection<RequestBody>,
-    /// The time of the newest evidence.
-    pub(crate) fresh_since: Instant,
-    live: Option<LivePeer>,
-    appraised: Option<SharedAppraisal>,
-    timings: ConnectTimings,
-}
-
-impl Connection {
-    /// The result of the peer's appraisal; `None` on plain TLS, which has no evidence.
-    pub fn appraisal(&self) -> Option<&SharedAppraisal> {
-        self.appraised.as_ref()
-    }
-
-    /// Whether the server can be asked for fresh evidence on this connection.
-    pub(crate) fn is_renewable(&self) -> bool {
-        self.live.is_some()
-    }
-
-    /// The time of each step of opening the connection.
-    pub fn timings(&self) -> ConnectTimings {
-        self.timings
-    }
-
-    /// The Unix second after which the claims are no longer valid; `None` on plain TLS.
-    pub fn not_after(&self) -> Option<u64> {
-        self.appraised.as_ref().map(|appraised| appraised.not_after())
-    }
-
-    /// Sends one request. The request target is a path, and the caller sets `Host`. From now on, a task
-    /// moves the bytes of the connection.
-    ///
-    /// The answer's body has to be read to its end before the next request can be sent.
-    ///
-    /// # Errors
-    /// [`ClientError::Http`] if the connection fails before the head of the answer.
-    pub async fn send(
-        &mut self,
-        request: Request<RequestBody>,
-    ) -> Result<Response<Incoming>, ClientError> {
-        self.http.attend();
-        self.http.ready().await.map_err(ClientError::Http)?;
-        let sent = self.http.try_send(request).await;
-        sent.map_err(|failed| ClientError::Http(failed.into_error()))
-    }
-}

@@ -16,13 +16,13 @@ use http_body_util::Either;
 
 use crate::{
     answer_error::AnswerError,
-    connector::{RequestBody, streamed_body},
     encapsulated_body::OpenedMessage,
     error::ClientError,
     gateway_report::{ReportJudge, fetch_key, fetch_listed_keys},
     key_problem::is_key_problem,
     pool::{AnswerBody, CheckedOut, ConnectionSource, HttpClient, RequestDeadlines},
     relay::Relay,
+    request_body::{RequestBody, streamed_body},
     running_request::RunningRequest,
     sealed_body::{OpenedAnswerBody, SealedRequestBody},
     shared_key::{JudgedKey, KeyFailure, KeyFetch, SharedKey},

@@ -5,7 +5,7 @@ use std::{error::Error, io, time::Duration};
 use confide_appraiser::AppraisalError;
 use confide_channel::{ChannelError, ErrorOrigin, TunnelError};
 use confide_encrypted_body::EncryptedBodyError;
-use confide_http::error_chain;
+use confide_http::{ExchangeError, RequestBodyFault, error_chain};
 use confide_verification::{GuaranteeChanged, PeerRefusal};
 use confide_verifier::Rejection;
 use http::StatusCode;
@@ -13,7 +13,7 @@ use http::StatusCode;
 /// A request body that cannot be read: its sender broke it off or framed it incorrectly.
 #[derive(Debug, thiserror::Error)]
 #[error("request body is not readable: {0}")]
-pub struct RequestBodyError(#[source] pub hyper::Error);
+pub struct RequestBodyError(#[source] pub RequestBodyFault);
 
 /// The reason why a request got no answer.
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +104,7 @@ pub enum ClientError {
     },
     /// HTTP on an accepted connection failed.
     #[error("connection broke before the answer: {0}")]
-    Http(#[source] hyper::Error),
+    Http(#[source] ExchangeError),
     /// A later connection claims another guarantee than the first, so the guarantee shown to the
     /// user no longer holds.
     #[error(transparent)]
@@ -262,6 +262,6 @@ pub fn failed_check(error: &ChannelError) -> Option<&str> {
 }
 
 /// Whether the request body caused the error.
-fn is_request_body(error: &hyper::Error) -> bool {
-    error.source().is_some_and(|cause| cause.is::<RequestBodyError>())
+fn is_request_body(error: &ExchangeError) -> bool {
+    matches!(error, ExchangeError::Request(cause) if cause.is::<RequestBodyError>())
 }

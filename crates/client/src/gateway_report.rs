@@ -13,10 +13,10 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 
 use crate::{
-    connector::empty_body,
     error::ClientError,
     key_problem::is_key_problem,
     pool::{AnswerBody, HttpClient},
+    request_body::empty_body,
     shared_key::{JudgedKey, KeyFailure},
 };
 

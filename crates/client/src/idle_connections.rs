@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use crate::connector::Connection;
+use crate::connection::Connection;
 
 /// The idle connections of a pool.
 #[derive(Default)]
@@ -43,12 +43,12 @@ impl IdleConnections {
         let mut state = self.lock();
         let is_ended = match &state.watcher {
             Watcher::Waiting(waker) => {
-                idle.connection.http.poll_end(&mut Context::from_waker(waker)).is_ready()
+                idle.connection.poll_end(&mut Context::from_waker(waker)).is_ready()
             }
             Watcher::Starting => false,
             Watcher::Absent => {
                 let watched = Arc::downgrade(&self.0);
-                idle.connection.http.runtime().spawn(watch(watched));
+                idle.connection.runtime().spawn(watch(watched));
                 state.watcher = Watcher::Starting;
                 false
             }
@@ -63,9 +63,9 @@ impl IdleConnections {
         self.lock().kept.pop()
     }
 
-    /// Drops the connections that have ended, and those for which `is_kept` is false.
+    /// Drops the connections for which `is_kept` is false.
     pub(crate) fn retain(&self, is_kept: impl Fn(&IdleConnection) -> bool) {
-        self.lock().kept.retain(|idle| !idle.connection.http.is_closed() && is_kept(idle));
+        self.lock().kept.retain(is_kept);
     }
 
     /// Takes the connections for which `is_wanted` is true.
@@ -90,7 +90,7 @@ async fn watch(watched: Weak<Mutex<State>>) {
     poll_fn(|cx| {
         let Some(watched) = watched.upgrade() else { return Poll::Ready(()) };
         let mut state = lock(&watched);
-        state.kept.retain_mut(|idle| idle.connection.http.poll_end(cx).is_pending());
+        state.kept.retain_mut(|idle| idle.connection.poll_end(cx).is_pending());
         if state.kept.is_empty() {
             state.watcher = Watcher::Absent;
             return Poll::Ready(());

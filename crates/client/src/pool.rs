@@ -4,26 +4,28 @@ use std::{
     convert::Infallible,
     pin::Pin,
     sync::{Arc, Mutex, OnceLock, PoisonError},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use confide_appraiser::SharedAppraisal;
 use confide_http::{
-    AdmissionPermit, AdmissionQueue, BodyClock, BodyPace, HandshakeKey, QueueError, error_chain,
+    AdmissionPermit, AdmissionQueue, BodyClock, BodyPace, ExchangeError, HandshakeKey, QueueError,
+    error_chain,
 };
 use confide_verification::ConnectionPromise;
 use http::{HeaderValue, Request, Response, header, response};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
 use crate::{
     answer_error::AnswerError,
-    connector::{ConnectTimings, Connection, Connector, RequestBody},
+    connection::{ConnectTimings, Connection, ConnectionAnswer, PeerState},
+    connector::Connector,
     error::{Blame, ClientError},
     idle_connections::{IdleConnection, IdleConnections},
     limits::ClientLimits,
+    request_body::RequestBody,
     running_request::{RequestPlace, RunningRequest},
     unanswered_request::UnansweredRequest,
     websocket::AttestedWebSocket,
@@ -214,34 +216,23 @@ impl HttpClient {
         let shared = &self.shared;
         let CheckedOut { mut connection, mut opened, place } = checked_out;
         request.headers_mut().insert(header::HOST, shared.host.clone());
-        announce_body(&mut request);
-        loop {
-            let sent = connection.http.try_send(request);
-            let deadline = shared.limits.response_start;
-            let mut failed = match tokio::time::timeout(deadline, sent).await {
-                Err(_) => return Err(UnansweredRequest::from_sent(ClientError::Slow { deadline })),
-                Ok(Ok(response)) => {
-                    let appraisal = connection.appraisal().cloned();
-                    let response = shared.lease_answer(response, connection, place);
-                    return Ok(PooledAnswer { response, opened, appraisal });
-                }
-                Ok(Err(failed)) => failed,
-            };
-            let unsent = failed.take_message();
-            match unsent {
-                Some(unsent) if opened.is_none() => match shared.take_or_open(connect).await {
-                    Ok(next) => {
-                        (connection, opened) = next;
-                        request = unsent;
-                    }
-                    Err(error) => return Err(UnansweredRequest::from_unsent(error, unsent)),
-                },
-                unsent => {
-                    let error = ClientError::Http(failed.into_error());
-                    return Err(Box::new(UnansweredRequest { error, unsent }));
-                }
+        while !connection.is_open().await {
+            if opened.is_some() {
+                let error = ClientError::Http(ExchangeError::ConnectionClosed);
+                return Err(UnansweredRequest::from_unsent(error, request));
+            }
+            match shared.take_or_open(connect).await {
+                Ok(next) => (connection, opened) = next,
+                Err(error) => return Err(UnansweredRequest::from_unsent(error, request)),
             }
         }
+        let appraisal = connection.appraisal().cloned();
+        let deadline = shared.limits.response_start;
+        let sent = tokio::time::timeout(deadline, connection.send(request)).await;
+        let sent = sent.unwrap_or(Err(ClientError::Slow { deadline }));
+        let response = sent.map_err(UnansweredRequest::from_sent)?;
+        let response = shared.lease_answer(response, place);
+        Ok(PooledAnswer { response, opened, appraisal })
     }
 
     /// Opens a WebSocket over a connection that was opened for it. Sets `Host` and the handshake; the
@@ -255,27 +246,16 @@ impl HttpClient {
         mut request: Request<RequestBody>,
     ) -> Result<WebSocketAnswer, ClientError> {
         let shared = &self.shared;
-        let CheckedOut { mut connection, place, .. } = checked_out;
+        let CheckedOut { connection, place, .. } = checked_out;
         request.headers_mut().insert(header::HOST, shared.host.clone());
         let key = HandshakeKey::offer(request.headers_mut());
-        let exchange = async {
-            let mut response = connection.send(request).await?;
-            let stream = match key.is_accepted(&response) {
-                true => {
-                    let stream = hyper::upgrade::on(&mut response).await;
-                    Some(stream.map_err(ClientError::Http)?)
-                }
-                false => None,
-            };
-            Ok((response, stream))
-        };
         let deadline = shared.limits.websocket_open;
-        let exchanged = tokio::time::timeout(deadline, exchange).await;
-        let (response, stream) = exchanged.map_err(|_| ClientError::Slow { deadline })??;
-        if let Some(stream) = stream {
-            let lifetime = shared.remaining_time(&connection);
-            let (head, _) = response.into_parts();
-            let websocket = AttestedWebSocket { stream, lifetime, place };
+        let exchanged = tokio::time::timeout(deadline, connection.send(request)).await;
+        let response = exchanged.map_err(|_| ClientError::Slow { deadline })??;
+        if key.is_accepted(&response) {
+            let (head, answer) = response.into_parts();
+            let lifetime = shared.remaining_time(&answer.peer);
+            let websocket = AttestedWebSocket { stream: answer.into_upgraded(), lifetime, place };
             return Ok(WebSocketAnswer::Accepted(Box::new(head), websocket));
         }
         let status = response.status();
@@ -283,7 +263,7 @@ impl HttpClient {
             let target = shared.connector.endpoint().to_string();
             return Err(ClientError::BadUpgrade { target, status });
         }
-        let answer = shared.lease_answer(response, connection, place);
+        let answer = shared.lease_answer(response, place);
         Ok(WebSocketAnswer::Refused(Box::new(answer)))
     }
 
@@ -388,10 +368,15 @@ impl PoolState {
                 continue;
             }
             let mut connection = kept.connection;
-            // The connection's last answer was read to its end, so it is ready at once or closed.
-            let ready = tokio::time::timeout(READY_DEADLINE, connection.http.ready()).await;
-            if matches!(ready, Ok(Ok(()))) && self.is_fresh_or_renewed(&mut connection).await {
+            if !connection.is_open().await {
+                continue;
+            }
+            if connection.peer.fresh_since.elapsed() <= self.limits.age_max {
                 return Some(connection);
+            }
+            // A new connection shows whether the server is still to be trusted.
+            if let Some(renewed) = self.renew(connection).await {
+                return Some(renewed);
             }
         }
     }
@@ -399,46 +384,49 @@ impl PoolState {
     /// Puts fresh evidence, or new connections, in the place of idle connections whose evidence is
     /// older than `age`.
     async fn refresh_idle(&self, age: Duration) {
-        let is_old = |kept: &mut IdleConnection| kept.connection.fresh_since.elapsed() > age;
+        let is_old = |kept: &mut IdleConnection| kept.connection.peer.fresh_since.elapsed() > age;
         // Taken out, so that no request waits for one of them.
         for IdleConnection { mut connection, since } in self.idle.extract_if(is_old) {
-            if connection.http.is_closed() || since.elapsed() > self.limits.idle {
+            if since.elapsed() > self.limits.idle || !connection.is_open().await {
                 continue;
             }
-            if !(connection.is_renewable() && self.is_renewed(&mut connection).await) {
-                match self.connect().await {
-                    Ok(newer) => connection = newer,
+            let renewed = match connection.is_renewable() {
+                true => self.renew(connection).await,
+                false => None,
+            };
+            let connection = match renewed {
+                Some(renewed) => renewed,
+                None => match self.connect().await {
+                    Ok(newer) => newer,
                     Err(error) => {
                         report_missing_evidence(&error);
                         continue;
                     }
-                }
-            }
+                },
+            };
             self.idle.push(IdleConnection { connection, since });
         }
     }
 
-    /// Obtains fresh evidence on a connection whose evidence is too old; false if it has to be
-    /// dropped. A new connection then shows whether the server is still to be trusted.
-    async fn is_fresh_or_renewed(&self, connection: &mut Connection) -> bool {
-        connection.fresh_since.elapsed() <= self.limits.age_max || self.is_renewed(connection).await
-    }
-
-    async fn is_renewed(&self, connection: &mut Connection) -> bool {
+    /// Obtains fresh evidence on a connection. `None` if there is none that is accepted: the connection
+    /// is closed then.
+    async fn renew(&self, connection: Connection) -> Option<Connection> {
         let renewed = self.connector.renew_evidence(connection).await;
-        let accepted = renewed.and_then(|()| match connection.appraisal() {
-            Some(appraised) => self.check_guarantee(appraised),
-            None => Ok(()),
+        let accepted = renewed.and_then(|connection| {
+            if let Some(appraised) = connection.appraisal() {
+                self.check_guarantee(appraised)?;
+            }
+            Ok(connection)
         });
         match accepted {
-            Ok(()) => {
+            Ok(connection) => {
                 *lock(&self.latest) = connection.appraisal().cloned();
                 tracing::debug!("fresh evidence on an open connection");
-                true
+                Some(connection)
             }
             Err(error) => {
                 report_missing_evidence(&error);
-                false
+                None
             }
         }
     }
@@ -446,19 +434,20 @@ impl PoolState {
     /// An answer that holds its connection and its permit until its end.
     fn lease_answer(
         self: &Arc<Self>,
-        response: Response<Incoming>,
-        connection: Connection,
+        response: Response<ConnectionAnswer>,
         place: RequestPlace,
     ) -> Response<AnswerBody> {
-        let lease = ConnectionLease { connection, shared: self.clone(), _place: place };
-        response.map(|body| AnswerBody::new(body, lease, self.limits.response_pause))
+        response.map(|answer| {
+            let lease = AnswerLease { answer, shared: self.clone(), _place: place };
+            AnswerBody::new(lease, self.limits.response_pause)
+        })
     }
 
     fn keep_idle(&self, connection: Connection) {
         // The pool is a stack: connections deep in it are checked here, or they would stay in it
         // until their peer ends them.
         self.idle.retain(|kept| !self.is_stale(kept));
-        if !connection.http.is_closed() && !self.is_expired(&connection) {
+        if !self.is_expired(&connection) {
             self.idle.push(IdleConnection { connection, since: Instant::now() });
         }
     }
@@ -468,16 +457,15 @@ impl PoolState {
     }
 
     /// The time until the claims of a connection expire, or its evidence is too old.
-    fn remaining_time(&self, connection: &Connection) -> Duration {
-        let fresh = self.limits.age_max.saturating_sub(connection.fresh_since.elapsed());
-        let valid =
-            connection.not_after().map_or(u64::MAX, |end| end.saturating_sub((self.clock)()));
+    fn remaining_time(&self, peer: &PeerState) -> Duration {
+        let fresh = self.limits.age_max.saturating_sub(peer.fresh_since.elapsed());
+        let valid = peer.not_after().map_or(u64::MAX, |end| end.saturating_sub((self.clock)()));
         fresh.min(Duration::from_secs(valid))
     }
 
     fn is_expired(&self, connection: &Connection) -> bool {
         let ran_out = connection.not_after().is_some_and(|end| (self.clock)() >= end);
-        let is_old = connection.fresh_since.elapsed() > self.limits.age_max;
+        let is_old = connection.peer.fresh_since.elapsed() > self.limits.age_max;
         ran_out || (is_old && !connection.is_renewable())
     }
 }
@@ -493,20 +481,6 @@ fn report_missing_evidence(error: &ClientError) {
         _ => tracing::debug!(error = text, "no fresh evidence"),
     }
 }
-
-/// Says that a body comes in chunks where its length is unknown. hyper does so too, but sends no body of
-/// a GET or HEAD that does not say it.
-fn announce_body(request: &mut Request<RequestBody>) {
-    let body = request.body();
-    let is_unsized = !body.is_end_stream() && body.size_hint().exact().is_none();
-    if is_unsized && !request.headers().contains_key(header::CONTENT_LENGTH) {
-        let chunked = HeaderValue::from_static("chunked");
-        request.headers_mut().insert(header::TRANSFER_ENCODING, chunked);
-    }
-}
-
-/// The time after which a pooled connection that is not ready counts as stuck.
-const READY_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Runs `work` to its end, or gives the deadline that it missed.
 async fn finish_within<T>(
@@ -524,8 +498,9 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct ConnectionLease {
-    connection: Connection,
+/// A running answer.
+struct AnswerLease {
+    answer: ConnectionAnswer,
     shared: Arc<PoolState>,
     _place: RequestPlace,
 }
@@ -533,42 +508,26 @@ struct ConnectionLease {
 /// The body of an answer. Reading it to its end returns the connection to the pool; dropping it
 /// earlier closes the connection, so that the other end stops working.
 pub struct AnswerBody {
-    inner: Incoming,
-    lease: Option<ConnectionLease>,
+    /// The rest of the answer, until its end.
+    lease: Option<AnswerLease>,
     pause_limit: Duration,
     clock: BodyClock,
 }
 
 impl AnswerBody {
-    fn new(inner: Incoming, lease: ConnectionLease, pause_limit: Duration) -> Self {
+    fn new(lease: AnswerLease, pause_limit: Duration) -> Self {
         let clock = BodyClock::new(BodyPace::without_rate(pause_limit));
-        let mut body = Self { inner, lease: Some(lease), pause_limit, clock };
+        let mut body = Self { lease: Some(lease), pause_limit, clock };
         body.return_connection_at_end();
         body
     }
 
-    /// The next frame. If none is there, the bytes of the connection are moved first.
-    fn poll_received(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        if let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(cx) {
-            return Poll::Ready(frame);
-        }
-        if let Some(lease) = &mut self.lease {
-            lease.connection.http.poll_transport(cx);
-        }
-        Pin::new(&mut self.inner).poll_frame(cx)
-    }
-
     fn return_connection_at_end(&mut self) {
-        if self.inner.is_end_stream() {
-            self.return_connection();
-        }
-    }
-
-    fn return_connection(&mut self) {
-        if let Some(ConnectionLease { connection, shared, _place }) = self.lease.take() {
+        let is_complete = |lease: &mut AnswerLease| lease.answer.is_end_stream();
+        if let Some(AnswerLease { answer, shared, _place }) = self.lease.take_if(is_complete)
+            && let Some(connection) = answer.into_idle()
+        {
+            // It is back before the next request is admitted.
             shared.keep_idle(connection);
         }
     }
@@ -582,31 +541,29 @@ impl Body for AnswerBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
-        let outcome = match self.poll_received(cx) {
-            Poll::Pending => {
-                let limit = self.pause_limit;
-                self.clock.poll_fault(cx).map(|_| Some(Err(AnswerError::Paused { limit })))
-            }
-            Poll::Ready(frame) => {
-                self.clock.count_received(0);
-                Poll::Ready(frame.map(|frame| frame.map_err(AnswerError::Broken)))
-            }
+        let Some(lease) = &mut self.lease else { return Poll::Ready(None) };
+        let Poll::Ready(frame) = Pin::new(&mut lease.answer).poll_frame(cx) else {
+            let limit = self.pause_limit;
+            ready!(self.clock.poll_fault(cx));
+            self.lease = None;
+            return Poll::Ready(Some(Err(AnswerError::Paused { limit })));
         };
-        match &outcome {
-            Poll::Ready(None) => self.return_connection(),
-            Poll::Ready(Some(Ok(_))) => self.return_connection_at_end(),
+        self.clock.count_received(0);
+        match frame {
             // A broken connection is dropped with its lease, at once.
-            Poll::Ready(Some(Err(_))) => self.lease = None,
-            Poll::Pending => {}
+            Some(Err(_)) => self.lease = None,
+            Some(Ok(_)) | None => self.return_connection_at_end(),
         }
-        outcome
+        Poll::Ready(frame.map(|frame| frame.map_err(AnswerError::Broken)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.lease.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        self.lease
+            .as_ref()
+            .map_or_else(|| SizeHint::with_exact(0), |lease| lease.answer.size_hint())
     }
 }

@@ -1,51 +1,48 @@
 //! A loopback address for any HTTP client, answered over attested connections.
 
 use std::{
-    convert::Infallible,
     future::Future,
     net::{IpAddr, SocketAddr},
     sync::Arc,
-    time::Duration,
 };
 
 use bytes::Bytes;
 use confide_channel::tunnel::{AllowedOrigins, RequestSource};
 use confide_http::{
     Admission, AdmissionLimits, BodyPace, ClientHandshake, ClosingSignal, ConnectionDeadlines,
-    ConnectionPlace, DrainOutcome, LingeringBody, PacedBody, PeerStream, StallGuard, UNBOUNDED,
-    WEBSOCKET_VERSION, accept_until, find_pace_fault, has_explicit_end,
-    has_supported_transfer_codings, is_websocket_request, remove_hop_by_hop, serve_upgradeable,
-    wait_until_closing,
+    ConnectionPlace, DateLine, DrainOutcome, ExchangeError, Http1Limits, Http1RequestBody,
+    Http1Service, PacedBody, PeerStream, StallGuard, UNBOUNDED, WEBSOCKET_VERSION, accept_until,
+    find_pace_fault, has_explicit_end, has_supported_transfer_codings,
+    http1::{HeadLimits, Http1Error},
+    is_websocket_request, remove_hop_by_hop, serve_http1, wait_until_closing,
 };
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header, response,
 };
 use http_body::Body;
 use http_body_util::{BodyExt, Either, Full};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 
 use crate::{
-    connector::{RequestBody, streamed_body},
     encrypted_client::EncryptedAnswerBody,
     error::{Blame, ClientError, RequestBodyError},
-    late_fault::LateFault,
     limits::ClientLimits,
     origin,
     pool::WebSocketAnswer,
     replica_set::ReplicaSet,
+    request_body::{RequestBody, streamed_body},
     websocket::{AttestedWebSocket, RelaySlot, WebSocketRelay},
 };
 
+/// The largest number of fields of a local request's head, and of its trailers.
+const REQUEST_FIELDS_MAX: usize = 100;
 /// The path at which local programs find what was verified.
 pub const VERIFICATION_PATH: &str = "/.well-known/confide/verification";
 
 /// Describes what was verified last, as JSON.
 pub type VerificationSource = Arc<dyn Fn() -> serde_json::Value + Send + Sync>;
 
-type LocalRequestBody = LingeringBody<Incoming>;
-type LocalBody = Either<LateFault<EncryptedAnswerBody>, Full<Bytes>>;
+type LocalBody = Either<EncryptedAnswerBody, Full<Bytes>>;
 
 /// Forwards the requests that come to `listener` until `stop` resolves, then lets running answers
 /// and WebSockets end.
@@ -53,17 +50,19 @@ type LocalBody = Either<LateFault<EncryptedAnswerBody>, Full<Bytes>>;
 /// It adds nothing to a request and stores none. An answer that breaks off reaches the local
 /// client as a broken stream. The request of a web page is refused unless `origins` contains its
 /// origin. Requests for [`VERIFICATION_PATH`] are answered here, with what `verification` gives.
+/// `clock` returns Unix seconds.
 pub async fn serve(
     listener: TcpListener,
     replicas: Arc<ReplicaSet>,
     origins: AllowedOrigins,
     limits: ClientLimits,
     verification: VerificationSource,
+    clock: fn() -> u64,
     stop: impl Future<Output = ()>,
 ) -> DrainOutcome {
     let (names, origins) = (LocalNames::from_listener(&listener), Arc::new(origins));
-    let (pace, body_linger) = (limits.request_body_pace, limits.local_body_linger);
-    let local = LocalProxy { replicas, names, origins, pace, body_linger, verification };
+    let pace = limits.request_body_pace;
+    let local = LocalProxy { replicas, names, origins, pace, verification, clock };
     // All users of this address are programs of one machine, so the limit per peer does not apply.
     let admission = Admission::new(AdmissionLimits::for_one_peer(limits.local_connections));
     let serve = move |stream, place, closing| {
@@ -79,24 +78,46 @@ async fn serve_local_connection(
     limits: ClientLimits,
     closing: ClosingSignal,
 ) {
-    let stream = TokioIo::new(StallGuard::new(stream, limits.write_stall));
-    let slot = Arc::new(RelaySlot::default());
-    let service = service_fn(|request| {
-        let (local, slot) = (local.clone(), slot.clone());
-        place.run_exchange(async move { Ok::<_, Infallible>(local.answer(request, &slot).await) })
-    });
-    let http = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.local_idle)
-        .max_header_size(limits.head_bytes)
-        .serve_connection(stream, service)
-        .with_upgrades();
-    let deadlines =
-        ConnectionDeadlines { first_request: limits.local_idle, idle: UNBOUNDED, grace: UNBOUNDED };
-    serve_upgradeable(http, &place, deadlines, wait_until_closing(closing)).await;
+    let stream = Box::new(StallGuard::new(stream, limits.write_stall));
+    let service = LocalService { local, slot: RelaySlot::default() };
+    let head = HeadLimits { bytes: limits.head_bytes, fields: REQUEST_FIELDS_MAX };
+    let http = Http1Limits { head, body_linger: limits.local_body_linger };
+    let idle = limits.local_idle;
+    let deadlines = ConnectionDeadlines { first_request: idle, idle, grace: UNBOUNDED };
+    let stop = wait_until_closing(closing);
+    let upgraded = serve_http1(stream, &service, &place, http, deadlines, stop).await;
     // The relay belongs to this task, so that an eviction or the end of the drain ends it too.
-    if let Some(relay) = slot.take() {
-        Box::pin(relay.run(&place, &limits)).await;
+    if let Some((stream, relay)) = upgraded.zip(service.slot.take()) {
+        Box::pin(relay.run(stream, &place, &limits)).await;
+    }
+}
+
+/// Answers the requests of one local connection.
+struct LocalService {
+    local: LocalProxy,
+    /// The WebSocket that the connection becomes.
+    slot: RelaySlot,
+}
+
+impl Http1Service for LocalService {
+    type Body = LocalBody;
+    type Refusal = LocalBody;
+
+    async fn answer(&self, request: Request<Http1RequestBody>) -> Response<LocalBody> {
+        self.local.refuse_or_forward(request, &self.slot).await
+    }
+
+    fn refuse_head(
+        &self,
+        status: StatusCode,
+        code: &'static str,
+        error: Http1Error,
+    ) -> Response<LocalBody> {
+        error_response(status, code, &error.to_string())
+    }
+
+    fn date_line(&self) -> Option<DateLine> {
+        Some(DateLine::from_unix_s((self.local.clock)()))
     }
 }
 
@@ -106,30 +127,15 @@ struct LocalProxy {
     names: LocalNames,
     origins: Arc<AllowedOrigins>,
     pace: BodyPace,
-    body_linger: Duration,
     verification: VerificationSource,
+    clock: fn() -> u64,
 }
 
 impl LocalProxy {
-    /// Answers one request. If the proxy answers without forwarding the body, it reads the body to
-    /// its end so that the connection can serve the next request. A client that waits for `100
-    /// Continue` gets `Connection: close` instead. If the answer accepts a WebSocket, its relay is put
-    /// into `slot`.
-    async fn answer(&self, request: Request<Incoming>, slot: &RelaySlot) -> Response<LocalBody> {
-        let linger = self.body_linger;
-        let (head, body) = request.into_parts();
-        let awaits_word = head.headers.contains_key(header::EXPECT) && !body.is_end_stream();
-        let body = LingeringBody::new(body, &head.headers, linger);
-        let mut answer = self.refuse_or_forward(Request::from_parts(head, body), slot).await;
-        if awaits_word && matches!(answer.body(), Either::Right(_)) {
-            answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        answer
-    }
-
+    /// Answers one request. If the answer accepts a WebSocket, its relay is put into `slot`.
     async fn refuse_or_forward(
         &self,
-        request: Request<LocalRequestBody>,
+        request: Request<Http1RequestBody>,
         slot: &RelaySlot,
     ) -> Response<LocalBody> {
         if !self.names.matches_host_header(request.headers()) {
@@ -169,7 +175,7 @@ impl LocalProxy {
 
     async fn forward(
         &self,
-        request: Request<LocalRequestBody>,
+        request: Request<Http1RequestBody>,
         slot: &RelaySlot,
     ) -> Response<LocalBody> {
         let (method, version) = (request.method().clone(), request.version());
@@ -242,7 +248,7 @@ fn pass_on(
     let (mut head, body) = answer.into_parts();
     remove_hop_by_hop(&mut head.headers);
     origin::remove_cors_headers(&mut head.headers);
-    Response::from_parts(head, Either::Left(LateFault::new(body)))
+    Response::from_parts(head, Either::Left(body))
 }
 
 /// The answer to a local client whose WebSocket the attested end has accepted.
@@ -269,7 +275,7 @@ fn redirects_elsewhere<B>(answer: &Response<B>) -> bool {
 
 /// Converts a local request to the one for the attested end, with a path as its target and without
 /// the fields of this connection.
-fn upstream_request(request: Request<LocalRequestBody>, pace: BodyPace) -> Request<RequestBody> {
+fn upstream_request(request: Request<Http1RequestBody>, pace: BodyPace) -> Request<RequestBody> {
     let (mut head, body) = request.into_parts();
     let path = head.uri.path_and_query().cloned();
     head.uri = path.map_or_else(|| http::Uri::from_static("/"), http::Uri::from);
@@ -346,6 +352,9 @@ fn failure_response(failure: &ClientError) -> Response<LocalBody> {
         }
         ClientError::BadUpgrade { .. } => {
             return error_response(StatusCode::BAD_GATEWAY, "attested_end_bad_upgrade", &text);
+        }
+        ClientError::Http(ExchangeError::UnaskedUpgrade) => {
+            return error_response(StatusCode::BAD_GATEWAY, "attested_end_unframed", &text);
         }
         _ => StatusCode::BAD_GATEWAY,
     };

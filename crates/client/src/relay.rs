@@ -12,12 +12,12 @@ use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, 
 
 use crate::{
     answer_error::AnswerError,
-    connector::{RequestBody, streamed_body},
     encapsulated_body::{MessageSealer, OpenedMessage, read_answer_head},
     endpoint::Endpoint,
     error::ClientError,
     key_problem::{has_type, is_key_problem},
     pool::{CheckedOut, HttpClient},
+    request_body::{RequestBody, streamed_body},
     sealed_body::SealedRequestBody,
 };
 

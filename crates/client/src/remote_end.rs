@@ -9,10 +9,10 @@ use http::{Request, Response};
 use http_body_util::Either;
 
 use crate::{
-    connector::RequestBody,
     encrypted_client::{EncryptedAnswerBody, EncryptedClient, PreparedExchange},
     error::ClientError,
     pool::{CheckedOut, ConnectionSource, HttpClient, RequestDeadlines, WebSocketAnswer},
+    request_body::RequestBody,
     running_request::RunningRequest,
     shared_key::JudgedKey,
     unanswered_request::UnansweredRequest,

@@ -22,12 +22,12 @@ use tokio::{
 };
 
 use crate::{
-    connector::RequestBody,
     encrypted_client::{EncryptedAnswerBody, EncryptedClient},
     error::{Blame, ClientError},
     pool::{RequestDeadlines, WebSocketAnswer},
     remote_end::RemoteEnd,
     replica_health::{ReplicaFailure, ReplicaHealth},
+    request_body::RequestBody,
     running_request::{RunningCount, RunningRequest},
     shared_key::JudgedKey,
 };

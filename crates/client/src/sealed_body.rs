@@ -15,8 +15,8 @@ use http_body::{Body, Frame, SizeHint};
 
 use crate::{
     answer_error::AnswerError,
-    connector::{BodyError, RequestBody},
     pool::AnswerBody,
+    request_body::{BodyError, RequestBody},
 };
 
 /// The largest number of bytes of text in one frame of a request.

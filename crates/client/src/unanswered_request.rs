@@ -2,7 +2,7 @@
 
 use http::Request;
 
-use crate::{connector::RequestBody, error::ClientError};
+use crate::{error::ClientError, request_body::RequestBody};
 
 /// A request that got no answer.
 pub(crate) struct UnansweredRequest {

@@ -6,18 +6,17 @@ use std::{
 };
 
 use confide_http::{
-    ClientHandshake, ConnectionPlace, WebSocketLimits, open_client_stream, relay_websocket,
+    ClientHandshake, ConnectionPlace, RewoundStream, WebSocketLimits, relay_websocket,
 };
 use http::response;
-use hyper::upgrade::{OnUpgrade, Upgraded};
-use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{limits::ClientLimits, running_request::RequestPlace};
+use crate::{limits::ClientLimits, remote_stream::RemoteStream, running_request::RequestPlace};
 
 /// A WebSocket that the attested end has accepted, on a connection of its own.
 pub(crate) struct AttestedWebSocket {
     /// The attested end's stream.
-    pub(crate) stream: Upgraded,
+    pub(crate) stream: RewoundStream<RemoteStream>,
     /// The time until its evidence is too old or its claims expire. Fresh evidence cannot be asked
     /// for on a connection that no longer carries HTTP.
     pub(crate) lifetime: Duration,
@@ -25,9 +24,8 @@ pub(crate) struct AttestedWebSocket {
     pub(crate) place: RequestPlace,
 }
 
-/// Two streams that the handshake has joined.
+/// What the local client's stream is joined with.
 pub(crate) struct WebSocketRelay {
-    client: Option<OnUpgrade>,
     upstream: AttestedWebSocket,
 }
 
@@ -43,20 +41,23 @@ impl WebSocketRelay {
         head: &mut response::Parts,
         upstream: AttestedWebSocket,
     ) -> Self {
-        Self { client: handshake.accept(head), upstream }
+        handshake.accept(head);
+        Self { upstream }
     }
 
-    /// Carries bytes until the WebSocket ends; `place` is the place of the local connection.
-    pub(crate) async fn run(self, place: &ConnectionPlace, limits: &ClientLimits) {
+    /// Carries bytes between `client` and the attested end until the WebSocket ends; `place` is the
+    /// place of the local connection.
+    pub(crate) async fn run<S>(self, client: S, place: &ConnectionPlace, limits: &ClientLimits)
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let AttestedWebSocket { stream, lifetime, place: request_place } = self.upstream;
-        let Some(client) = self.client else { return };
-        let Some(client) = open_client_stream(client, limits.websocket_open).await else { return };
         let limits = WebSocketLimits {
             idle: limits.websocket_idle,
             write_stall: limits.write_stall,
             lifetime,
         };
-        relay_websocket(client, TokioIo::new(stream), place, limits).await;
+        relay_websocket(client, stream, place, limits).await;
         drop(request_place);
     }
 }

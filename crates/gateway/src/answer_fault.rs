@@ -1,22 +1,16 @@
 //! The reasons why an answer of the upstream cannot be read.
 
-use std::{error::Error, io};
+use std::error::Error;
 
-use confide_http::http1::Http1Error;
+use confide_http::ExchangeError;
 
 /// The reason why an answer cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AnswerFault {
-    #[error("the upstream ended the connection")]
-    ConnectionClosed,
     #[error(transparent)]
-    Stream(#[from] io::Error),
-    #[error("invalid HTTP/1.1: {0}")]
-    Malformed(#[from] Http1Error),
-    #[error("the upstream changed the protocol unasked")]
-    UnaskedUpgrade,
+    Http1(#[from] ExchangeError),
     #[error("HTTP/2: {0}")]
     Http2(#[source] h2::Error),
     #[error("the request could not be sent to its end: {0}")]
-    Request(#[source] Box<dyn Error + Send + Sync>),
+    Http2Request(#[source] Box<dyn Error + Send + Sync>),
 }

@@ -8,7 +8,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use confide_http::has_explicit_end;
+use confide_http::{
+    Http1Answer, Http1Connection, RewoundStream, has_explicit_end, http1::HeadLimits,
+};
 use http::{Method, Request, Response, Uri, header, uri::PathAndQuery};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Either, Full, Limited};
@@ -18,7 +20,6 @@ use crate::{
     answer_fault::AnswerFault,
     fault::{UpstreamFailure, UpstreamFault},
     http_version::HttpVersion,
-    http1_connection::{Http1Answer, Http1Connection, UpgradedSocket},
     http2_session::{Http2Answer, Http2Session, Http2Stream},
     limits::GatewayLimits,
     request_model::MODELS_PATH,
@@ -30,15 +31,21 @@ use crate::{
 /// The largest number of bytes of a list of models, enough for thousands of models.
 const LIST_BYTES_MAX: usize = 1024 * 1024;
 
+/// A stream after a change of protocols.
+pub(crate) type UpgradedSocket = RewoundStream<UpstreamSocket>;
+
+/// The largest number of fields of an answer's head, and of its trailers.
+const ANSWER_FIELDS_MAX: usize = 100;
+
 /// A connection on which no request runs, or a free stream of one.
 pub(crate) enum Connection {
-    Http1(Box<Http1Connection>),
+    Http1(Box<Http1Connection<UpstreamSocket>>),
     Http2(Http2Stream),
 }
 
 /// An answer that is being read, with its connection.
 pub(crate) enum OpenAnswer {
-    Http1(Http1Answer),
+    Http1(Http1Answer<UpstreamSocket, RequestBody>),
     Http2(Http2Answer),
 }
 
@@ -57,7 +64,8 @@ impl Connection {
         limits: &GatewayLimits,
     ) -> Result<Self, UpstreamFailure> {
         let socket = open_socket(upstream, HttpVersion::Http1, limits).await?;
-        Ok(Self::Http1(Http1Connection::new(socket, limits)))
+        let head = HeadLimits { bytes: limits.upstream_head_bytes, fields: ANSWER_FIELDS_MAX };
+        Ok(Self::Http1(Http1Connection::new(socket, head)))
     }
 
     /// Opens a connection of the version that the upstream is configured for.
@@ -79,7 +87,8 @@ impl Connection {
     ) -> Result<Response<OpenAnswer>, UnansweredRequest> {
         match self {
             Self::Http1(connection) => {
-                connection.send(request).await.map(|answer| answer.map(OpenAnswer::Http1))
+                let answer = connection.send(request).await;
+                answer.map(|answer| answer.map(OpenAnswer::Http1)).map_err(UnansweredRequest::from)
             }
             Self::Http2(stream) => {
                 // Boxed, so that requests of HTTP/1.1 do not hold room for it.
@@ -144,7 +153,9 @@ impl Connection {
     /// connection was not processed, and that is known.
     pub(crate) fn is_open_and_silent(&mut self) -> bool {
         match self {
-            Self::Http1(connection) => connection.is_open_and_silent(),
+            Self::Http1(connection) => {
+                connection.silent_stream().is_some_and(UpstreamSocket::is_open_and_silent)
+            }
             Self::Http2(_) => true,
         }
     }
@@ -152,8 +163,10 @@ impl Connection {
     /// Waits at most `limit` for the upstream to close the connection; returns whether it did, or
     /// sent something unasked.
     pub(crate) async fn closes_within(&mut self, limit: Duration) -> bool {
-        if let Self::Http1(connection) = self {
-            let _ = tokio::time::timeout(limit, connection.wait_for_bytes_or_end()).await;
+        if let Self::Http1(connection) = self
+            && let Some(socket) = connection.silent_stream()
+        {
+            let _ = tokio::time::timeout(limit, socket.wait_for_bytes_or_end()).await;
         }
         !self.is_open_and_silent()
     }
@@ -184,7 +197,7 @@ impl Body for OpenAnswer {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, AnswerFault>>> {
         match self.get_mut() {
-            Self::Http1(answer) => Pin::new(answer).poll_frame(cx),
+            Self::Http1(answer) => Pin::new(answer).poll_frame(cx).map_err(AnswerFault::Http1),
             Self::Http2(answer) => Pin::new(answer).poll_frame(cx),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use confide_http::{error_chain, http1::Http1Error};
+use confide_http::{ExchangeError, error_chain, http1::Http1Error};
 use http::StatusCode;
 
 use crate::answer_fault::AnswerFault;
@@ -42,16 +42,22 @@ impl UpstreamFault {
     /// Classifies the reason for a missing answer.
     pub(crate) fn classify(fault: &AnswerFault) -> Self {
         match fault {
-            AnswerFault::Malformed(Http1Error::HeadTooLong { .. }) => Self::HeadTooLarge,
-            AnswerFault::Malformed(Http1Error::TooManyFields { .. }) => Self::TooManyFields,
-            AnswerFault::Malformed(Http1Error::Length) => Self::BadLength,
-            AnswerFault::Malformed(_) => Self::Malformed,
-            AnswerFault::UnaskedUpgrade => Self::Unframed,
+            AnswerFault::Http1(error) => Self::classify_http1(error),
             AnswerFault::Http2(error) if error.is_library() => Self::Malformed,
-            AnswerFault::ConnectionClosed
-            | AnswerFault::Stream(_)
-            | AnswerFault::Http2(_)
-            | AnswerFault::Request(_) => Self::BrokeOff,
+            AnswerFault::Http2(_) | AnswerFault::Http2Request(_) => Self::BrokeOff,
+        }
+    }
+
+    fn classify_http1(error: &ExchangeError) -> Self {
+        match error {
+            ExchangeError::Malformed(Http1Error::HeadTooLong { .. }) => Self::HeadTooLarge,
+            ExchangeError::Malformed(Http1Error::TooManyFields { .. }) => Self::TooManyFields,
+            ExchangeError::Malformed(Http1Error::Length) => Self::BadLength,
+            ExchangeError::Malformed(_) => Self::Malformed,
+            ExchangeError::UnaskedUpgrade => Self::Unframed,
+            ExchangeError::ConnectionClosed
+            | ExchangeError::Stream(_)
+            | ExchangeError::Request(_) => Self::BrokeOff,
         }
     }
 

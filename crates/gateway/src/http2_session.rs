@@ -12,6 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use confide_http::AnnouncedTrailers;
 use h2::{
     Ping, PingPong, Reason, RecvStream, SendStream,
     client::{Builder, Connection, SendRequest},
@@ -26,7 +27,6 @@ use http_body_util::{Either, Full};
 use crate::{
     answer_fault::AnswerFault,
     limits::{GatewayLimits, Http2Limits},
-    trailers::AnnouncedTrailers,
     upstream::Upstream,
     upstream_request::{RequestBody, RequestProgress, UnansweredRequest},
     upstream_socket::UpstreamSocket,
@@ -228,11 +228,10 @@ impl Http2Stream {
     {
         let (mut head, body) = request.into_parts();
         let announced = AnnouncedTrailers::find(&head.headers);
-        head.uri = self
-            .0
-            .origin
-            .target(head.uri)
-            .map_err(|error| (AnswerFault::Request(error.into()), RequestProgress::Begun))?;
+        head.uri =
+            self.0.origin.target(head.uri).map_err(|error| {
+                (AnswerFault::Http2Request(error.into()), RequestProgress::Begun)
+            })?;
         for name in [header::HOST, header::CONNECTION] {
             head.headers.remove(name);
         }
@@ -326,7 +325,7 @@ impl OutgoingStream {
                 return Poll::Ready(Ok(()));
             }
             let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-            match frame.transpose().map_err(AnswerFault::Request)?.map(Frame::into_data) {
+            match frame.transpose().map_err(AnswerFault::Http2Request)?.map(Frame::into_data) {
                 Some(Ok(data)) => self.piece = data,
                 Some(Err(frame)) => {
                     let trailers = frame.into_trailers().unwrap_or_default();

@@ -31,7 +31,6 @@ use crate::{
     client_connection::ClientConnection,
     configuration::{GatewayConfiguration, WELL_KNOWN_PATH},
     connection::Connection,
-    date_line::DateLine,
     encrypted_request::{EncryptedRequests, open_body},
     error::GatewayError,
     fault::{UpstreamFailure, UpstreamFault},
@@ -133,9 +132,9 @@ impl Proxy {
         self
     }
 
-    /// The line of the `Date` field, if the time is known.
-    pub(crate) fn date_line(&self) -> Option<DateLine> {
-        self.clock.map(|clock| DateLine::from_unix_s(clock()))
+    /// The clock of the `Date` field, in Unix seconds.
+    pub(crate) fn clock(&self) -> Option<fn() -> u64> {
+        self.clock
     }
 
     pub(crate) fn with_access_log(mut self, log: Option<AccessLog>) -> Self {

@@ -3,16 +3,13 @@
 use std::{
     future::{Future, pending},
     pin::{Pin, pin},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
 use confide_http::{
-    ClosingSignal, ConnectionDeadlines, ConnectionPlace, PeerStream, StallGuard, UNBOUNDED,
-    error_chain, interrupt, serve_with_deadlines, wait_until_closing,
+    ClosingSignal, ConnectionDeadlines, ConnectionPlace, Http1Limits, PeerStream, StallGuard,
+    UNBOUNDED, error_chain, http1::HeadLimits, interrupt, serve_http1, wait_until_closing,
 };
 use hyper_util::rt::TokioIo;
 use socket2::SockRef;
@@ -23,11 +20,10 @@ use crate::{
     configuration_version::{ConfigurationVersion, ReplacementSignal},
     fresh_evidence::FreshEvidence,
     http_version::HttpVersion,
-    http1_server::{Http1Server, UpgradedConnection},
+    http1_service::ProxyService,
     http2::serve_http2,
     limits::GatewayLimits,
     proxy::Proxy,
-    rewound_stream::RewoundStream,
 };
 
 /// The time that running answers may take after the upstream has named another model.
@@ -85,7 +81,8 @@ pub(crate) async fn serve_connection_of<A: Acceptor>(
     let serve = async {
         match version {
             HttpVersion::Http1 => {
-                Box::pin(serve_http1(stream, &place, proxy, limits, evidence, signal, stop)).await;
+                Box::pin(serve_requests(stream, &place, proxy, limits, evidence, signal, stop))
+                    .await;
             }
             HttpVersion::Http2 => {
                 let stream = TokioIo::new(stream);
@@ -103,7 +100,7 @@ pub(crate) async fn serve_connection_of<A: Acceptor>(
     interrupt(pin!(serve), Box::pin(loss)).await;
 }
 
-async fn serve_http1<S>(
+async fn serve_requests<S>(
     stream: S,
     place: &ConnectionPlace,
     proxy: &Arc<Proxy>,
@@ -114,20 +111,17 @@ async fn serve_http1<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let is_closing = AtomicBool::new(false);
-    let server = Http1Server { proxy, limits, place, evidence, replaced, is_closing: &is_closing };
+    let service = ProxyService::new(proxy, place, evidence, replaced);
+    let head = HeadLimits { bytes: limits.head_bytes, fields: limits.head_fields };
+    let http = Http1Limits { head, body_linger: limits.request_body_linger };
     let deadlines = ConnectionDeadlines {
         first_request: limits.first_head,
         idle: limits.idle,
         grace: UNBOUNDED,
     };
-    // Boxed once, because every future that it is moved into would hold it again.
-    let serving = Box::pin(server.serve(stream));
-    let close = |_: Pin<&mut _>| is_closing.store(true, Ordering::Relaxed);
-    let served = serve_with_deadlines(serving, close, place, deadlines, stop).await;
+    let upgraded = serve_http1(stream, &service, place, http, deadlines, stop).await;
     // The relay belongs to this task, so that an eviction or the end of the drain ends it too.
-    if let Some(UpgradedConnection { relay, stream, received }) = served.flatten() {
-        let stream = RewoundStream::new(stream, received);
+    if let Some((stream, relay)) = upgraded.zip(service.into_relay()) {
         Box::pin(relay.run_on(stream, place, limits)).await;
     }
 }

@@ -69,25 +69,6 @@ pub(crate) fn announced_trailers(headers: &HeaderMap) -> Option<HeaderValue> {
     (!names.is_empty()).then(|| HeaderValue::from_str(&names.join(", ")).ok()).flatten()
 }
 
-/// The names of the trailers that a message announces. Others are not sent.
-#[derive(Debug)]
-pub(crate) struct AnnouncedTrailers(Vec<HeaderName>);
-
-impl AnnouncedTrailers {
-    /// Finds the names in the fields of a message.
-    pub(crate) fn find(headers: &HeaderMap) -> Self {
-        Self(list_members(headers, &header::TRAILER).filter_map(|name| name.parse().ok()).collect())
-    }
-
-    /// The trailers that were announced.
-    pub(crate) fn select(&self, mut trailers: HeaderMap) -> HeaderMap {
-        while let Some(other) = trailers.keys().find(|name| !self.0.contains(name)).cloned() {
-            trailers.remove(other);
-        }
-        trailers
-    }
-}
-
 /// Whether the sender of a request accepts trailers in the answer.
 pub(crate) fn accepts_trailers(headers: &HeaderMap) -> bool {
     list_members(headers, &header::TE).any(|coding| {

@@ -1,6 +1,7 @@
 //! A request to the upstream, and one that got no answer.
 
 use bytes::Bytes;
+use confide_http::UnansweredExchange;
 use http::Request;
 use http_body_util::{Either, Full};
 
@@ -36,5 +37,15 @@ pub(crate) enum RequestProgress {
 impl UnansweredRequest {
     pub(crate) fn into_failure(self) -> UpstreamFailure {
         UpstreamFailure::from_error(UpstreamFault::classify(&self.fault), &self.fault)
+    }
+}
+
+impl From<UnansweredExchange> for UnansweredRequest {
+    fn from(unanswered: UnansweredExchange) -> Self {
+        let UnansweredExchange { bodiless, has_received, error } = unanswered;
+        let whole =
+            |head: Box<_>| Box::new(Request::from_parts(*head, Either::Right(Full::default())));
+        let progress = if has_received { RequestProgress::Begun } else { RequestProgress::Unknown };
+        Self { request: bodiless.map(whole), progress, fault: error.into() }
     }
 }

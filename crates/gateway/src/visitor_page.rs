@@ -6,12 +6,13 @@
 use std::{fmt::Write as _, io, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use confide_http::http1::{HeadLimits, RequestHead, RequestHeadParser};
+use confide_http::{
+    RewoundStream,
+    http1::{HeadLimits, RequestHead, RequestHeadParser},
+};
 use http::{Method, header};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-
-use crate::rewound_stream::RewoundStream;
 
 /// The path of the page.
 pub const PAGE_PATH: &str = "/.well-known/confide/page";

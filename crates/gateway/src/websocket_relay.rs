@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use crate::{
-    answer::AnswerBody, authorizer::Grant, http1_connection::UpgradedSocket, limits::GatewayLimits,
+    answer::AnswerBody, authorizer::Grant, connection::UpgradedSocket, limits::GatewayLimits,
     server_group::ServerPermit,
 };
 

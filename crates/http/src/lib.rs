@@ -7,12 +7,18 @@
 mod accept;
 mod activity;
 mod admission;
+mod announced_trailers;
+mod client_stream;
 mod closing;
 mod connection;
+mod date_line;
 mod error_chain;
 mod half_duplex;
 mod hop;
 pub mod http1;
+mod http1_connection;
+mod http1_request_body;
+mod http1_server;
 mod idle;
 mod interrupt;
 mod least_busy;
@@ -26,6 +32,7 @@ mod peer_stream;
 mod percent;
 mod proxy_protocol;
 mod queue;
+mod rewound_stream;
 mod serving_threads;
 mod single_flight;
 mod stall;
@@ -40,16 +47,21 @@ pub use activity::Activity;
 pub use admission::{
     Admission, AdmissionLimits, BusyAnswer, BusyBody, BusyGuard, ConnectionPlace, Peer,
 };
+pub use announced_trailers::AnnouncedTrailers;
 pub use closing::{ClosingSignal, wait_until_closing};
 pub use connection::{
     ConnectionDeadlines, UNBOUNDED, serve_connection, serve_upgradeable, serve_with_deadlines,
 };
+pub use date_line::DateLine;
 pub use error_chain::error_chain;
 pub use half_duplex::HalfDuplexStream;
 pub use hop::{
     has_explicit_end, has_supported_transfer_codings, list_members, remove_fields,
     remove_hop_by_hop, remove_underscored,
 };
+pub use http1_connection::{ExchangeError, Http1Answer, Http1Connection, UnansweredExchange};
+pub use http1_request_body::{Http1RequestBody, RequestBodyFault};
+pub use http1_server::{Http1Limits, Http1Service, serve_http1};
 pub use idle::IdleGuard;
 pub use interrupt::interrupt;
 pub use least_busy::{LeastBusyChoice, ServerLoad};
@@ -62,6 +74,7 @@ pub use proxy_protocol::{
     AnnouncedPeer, ProxyHeaderError, encode_proxy_header, parse_proxy_header,
 };
 pub use queue::{AdmissionPermit, AdmissionQueue, QueueError, QueueLimits};
+pub use rewound_stream::RewoundStream;
 pub use serving_threads::{
     Listener, ServingThreads, available_cores, bind_listener, serving_thread_index,
 };

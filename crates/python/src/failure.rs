@@ -1,6 +1,8 @@
 //! Failures, and the exceptions that Python sees.
 
-use confide_client::{AnswerError, AppraisalError, Blame, ClientError, error_chain};
+use confide_client::{
+    AnswerError, AppraisalError, Blame, ClientError, ExchangeError, Http1Error, error_chain,
+};
 use confide_verification::{
     EvidenceError, OptionStyle, POLICY_HINT, PeerRefusal, describe_policy_error,
 };
@@ -165,7 +167,9 @@ fn fault_of(error: &ClientError) -> TransportFault {
         ClientError::DialTimeout { .. } => TransportFault::ConnectTimeout,
         ClientError::QueueFull { .. } | ClientError::Busy { .. } => TransportFault::Pool,
         ClientError::Slow { .. } => TransportFault::ReadTimeout,
-        ClientError::Http(error) if error.is_parse() => TransportFault::Protocol,
+        ClientError::Http(ExchangeError::Malformed(error)) if *error != Http1Error::CutShort => {
+            TransportFault::Protocol
+        }
         ClientError::Http(_) => TransportFault::Read,
         _ => TransportFault::Connect,
     }

@@ -101,8 +101,9 @@ impl LocalAddress<'_> {
                 Some(command) => status = command.wait().await,
             }
         };
+        let clock = process::unix_now;
         let serving =
-            confide_client::serve(listener, replicas, origins, limits, verification, until);
+            confide_client::serve(listener, replicas, origins, limits, verification, clock, until);
         let drained = serving.await;
         process::warn_of_cut_connections(drained);
         status

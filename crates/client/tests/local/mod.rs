@@ -66,9 +66,10 @@ pub(crate) async fn serve_replicas(
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let verification = Arc::new(|| serde_json::Value::Null);
-    let ended = tokio::spawn(serve(listener, replicas, origins, limits, verification, async {
-        let _ = stopped.await;
-    }));
+    let ended =
+        tokio::spawn(serve(listener, replicas, origins, limits, verification, now, async {
+            let _ = stopped.await;
+        }));
     Running { address, stop, ended }
 }
 

@@ -15,6 +15,10 @@ const SIZE_DIGITS_MAX: u8 = 15;
 /// The largest number of bytes of the extensions of all chunks of a body. Nobody uses them.
 const EXTENSION_BYTES_MAX: usize = 16 * 1024;
 
+/// The largest number of bytes of chunks that are joined, and of digits of their sizes.
+const JOINED_BYTES_MAX: usize = 16 * 1024;
+const SMALL_SIZE_DIGITS_MAX: usize = 4;
+
 /// The framing of a body, which tells its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFraming {
@@ -34,6 +38,7 @@ pub struct BodyDecoder {
     state: DecoderState,
     limits: HeadLimits,
     extension_bytes: usize,
+    joins_chunks: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +88,13 @@ impl BodyDecoder {
             BodyFraming::Chunked => DecoderState::Size(0, 0),
             BodyFraming::UntilEnd => DecoderState::UntilEnd,
         };
-        Self { state, limits, extension_bytes: 0 }
+        Self { state, limits, extension_bytes: 0, joins_chunks: false }
+    }
+
+    /// The decoder, which now makes one piece of small chunks that have come together: for those who
+    /// pass them on and do not count them.
+    pub fn joining_small_chunks(self) -> Self {
+        Self { joins_chunks: true, ..self }
     }
 
     /// Whether the whole body has been decoded.
@@ -136,7 +147,7 @@ impl BodyDecoder {
                     if left == 0 {
                         self.skip_line_end(received);
                     }
-                    return Ok(BodyPiece::Data(data));
+                    return Ok(BodyPiece::Data(self.join_small_chunks(data, received)));
                 }
                 DecoderState::Trailers(scanned) => return self.decode_trailers(received, scanned),
                 _ => {
@@ -173,6 +184,26 @@ impl BodyDecoder {
             received.advance(2);
             self.state = DecoderState::Size(0, 0);
         }
+    }
+
+    /// Joins the data of a chunk with that of the small chunks that have come whole after it, if they are
+    /// to be joined.
+    fn join_small_chunks(&mut self, first: Bytes, received: &mut BytesMut) -> Bytes {
+        let mut joined = BytesMut::new();
+        while self.joins_chunks
+            && self.state == DecoderState::Size(0, 0)
+            && let Some((start, size)) = find_whole_chunk(received)
+            && first.len().max(joined.len()) + size <= JOINED_BYTES_MAX
+        {
+            if joined.is_empty() {
+                joined.reserve(JOINED_BYTES_MAX.min(first.len() + received.len()));
+                joined.extend_from_slice(&first);
+            }
+            joined.extend_from_slice(&received[start..start + size]);
+            received.advance(start + size);
+            self.skip_line_end(received);
+        }
+        if joined.is_empty() { first } else { joined.freeze() }
     }
 
     fn read_framing_byte(&mut self, byte: u8) -> Result<DecoderState, Http1Error> {
@@ -260,6 +291,20 @@ impl BodyDecoder {
             _ => Err(Http1Error::Chunk),
         }
     }
+}
+
+/// The beginning and the number of bytes of the next chunk's data, if all of it has come, is small and
+/// has a size line without extensions, as every program writes it.
+fn find_whole_chunk(received: &[u8]) -> Option<(usize, usize)> {
+    let line = received.iter().take(SMALL_SIZE_DIGITS_MAX + 1).position(|&byte| byte == b'\r')?;
+    let digits = std::str::from_utf8(&received[..line]).ok()?;
+    // The standard library would take a sign.
+    let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let size = usize::from_str_radix(digits, 16).ok().filter(|&size| is_hex && size > 0)?;
+    let start = line + 2;
+    let has_line_ends = received.get(line..start)? == b"\r\n"
+        && received.get(start + size..start + size + 2)? == b"\r\n";
+    has_line_ends.then_some((start, size))
 }
 
 /// Takes at most `left` bytes, and returns them with the number of bytes that still follow.

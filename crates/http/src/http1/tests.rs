@@ -319,3 +319,60 @@ fn a_head_may_have_as_many_fields_as_any_configuration_allows() {
     let parsed = RequestHeadParser::new(limits).parse(&mut BytesMut::from(more.as_str()));
     assert_eq!(parsed.unwrap_err(), Http1Error::TooManyFields { limit: 1000 });
 }
+
+/// Decodes chunks that come in pieces of `step` bytes; the data, and the number of its pieces.
+fn decode_chunks(
+    bytes: &[u8],
+    step: usize,
+    is_joining: bool,
+) -> (Result<Vec<u8>, Http1Error>, usize) {
+    let mut decoder = BodyDecoder::new(BodyFraming::Chunked, LIMITS);
+    if is_joining {
+        decoder = decoder.joining_small_chunks();
+    }
+    let (mut received, mut rest) = (BytesMut::new(), bytes.chunks(step));
+    let (mut data, mut pieces) = (Vec::new(), 0);
+    loop {
+        match decoder.decode(&mut received) {
+            Ok(BodyPiece::Data(piece)) => {
+                data.extend_from_slice(&piece);
+                pieces += 1;
+            }
+            Ok(BodyPiece::End | BodyPiece::Trailers(_)) => return (Ok(data), pieces),
+            Ok(BodyPiece::Incomplete) => match rest.next() {
+                Some(more) => received.extend_from_slice(more),
+                None => return (decoder.finish().map(|()| data), pieces),
+            },
+            Err(fault) => return (Err(fault), pieces),
+        }
+    }
+}
+
+#[test]
+fn small_chunks_that_come_together_are_one_piece_with_the_bytes_that_each_alone_would_give() {
+    let token = "5\r\ntoken\r\n";
+    let long = "4000\r\n".to_owned() + &"x".repeat(0x4000) + "\r\n";
+    for (bytes, pieces) in [
+        (token.repeat(200) + "0\r\n\r\n", 1),
+        (token.repeat(3) + "0\r\nx: y\r\n\r\n", 1),
+        (token.repeat(2) + &long + token + "0\r\n\r\n", 3),
+        (long.repeat(2) + "0\r\n\r\n", 2),
+        (token.repeat(2) + "5;x=y\r\ntoken\r\n" + token + "0\r\n\r\n", 2),
+        (token.repeat(4000) + "0\r\n\r\n", 2),
+        (token.to_owned() + "+5\r\ntoken\r\n", 1),
+        (token.to_owned() + "5\r\ntokens\r\n", 2),
+        (token.to_owned() + "5\r\ntoken\n\n", 2),
+        (token.to_owned() + "5\ntoken\r\n", 1),
+        (token.to_owned() + "\r\n", 1),
+        (token.to_owned() + "5\r\ntok", 2),
+    ] {
+        let (together, count) = decode_chunks(bytes.as_bytes(), bytes.len(), true);
+        assert_eq!(count, pieces, "{bytes:.60}");
+        for step in [1, 2, 3, 7, 11, 4099, bytes.len()] {
+            let (joined, _) = decode_chunks(bytes.as_bytes(), step, true);
+            let (alone, _) = decode_chunks(bytes.as_bytes(), step, false);
+            assert_eq!(joined, alone, "{bytes:.60}: {step}");
+            assert_eq!(joined, together, "{bytes:.60}: {step}");
+        }
+    }
+}

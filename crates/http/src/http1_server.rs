@@ -1,10 +1,11 @@
-//! Serves HTTP/1.1 on one client's connection: one request after another, each answered by the proxy.
+//! Serves HTTP/1.1 on one client's connection: one request after another, each answered by a service.
 //!
-//! It is the gateway's own because of its memory: an idle connection holds no buffers, where hyper's
-//! holds 16 KiB.
+//! An idle connection holds no buffers, where hyper's holds 16 KiB, and the pieces of an answer that are
+//! ready together leave together.
 
 use std::{
-    future::poll_fn,
+    fmt::Display,
+    future::{Future, poll_fn},
     io,
     pin::{Pin, pin},
     sync::{
@@ -12,78 +13,116 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
-use bytes::{Buf, BytesMut};
-use confide_http::{
-    BusyGuard, ConnectionPlace,
-    http1::{
-        AnswerFraming, BodyEncoder, BodyFraming, HeadLimits, Http1Error, RequestHead,
-        RequestHeadParser, encode_answer_head,
-    },
-    list_members,
-};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use bytes::{Buf, Bytes};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
-    answer,
-    client_body::{ClientBody, Http1Body, lock},
-    client_connection::ClientConnection,
+    admission::{BusyGuard, ConnectionPlace},
+    announced_trailers::AnnouncedTrailers,
     client_stream::{BodyRest, ClientStream},
-    configuration_version::ReplacementSignal,
+    connection::{ConnectionDeadlines, serve_with_deadlines},
     date_line::DateLine,
-    fresh_evidence::FreshEvidence,
-    limits::GatewayLimits,
-    ohttp_gateway,
-    proxy::Proxy,
-    trailers::AnnouncedTrailers,
-    websocket_relay::{RelaySink, WebSocketRelay},
+    hop::list_members,
+    http1::{
+        AnswerFraming, BodyEncoder, BodyFraming, HeadLimits, Http1Error, RequestHead,
+        RequestHeadParser, encode_answer_head,
+    },
+    http1_request_body::{Http1RequestBody, lock},
+    rewound_stream::RewoundStream,
 };
 
 /// The number of bytes of an answer that are collected before they are written, if more is ready.
 const COLLECTED_BYTES: usize = 16 * 1024;
 const CLOSE_LINE: &[u8] = b"connection: close\r\n";
 const KEEP_ALIVE_LINE: &[u8] = b"connection: keep-alive\r\n";
-/// Asks the client to end the connection after this answer.
-const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
-/// One connection of HTTP/1.1.
-pub(crate) struct Http1Server<'a> {
-    pub(crate) proxy: &'a Arc<Proxy>,
-    pub(crate) limits: &'a GatewayLimits,
-    pub(crate) place: &'a ConnectionPlace,
-    pub(crate) evidence: Option<Arc<FreshEvidence>>,
-    pub(crate) replaced: ReplacementSignal,
+/// Answers the requests of a connection.
+pub trait Http1Service: Sync {
+    /// The body of an answer.
+    type Body: Body<Data = Bytes, Error: Display> + Unpin + Send;
+    /// The body of the answer to a head that cannot be read.
+    type Refusal: Body<Data = Bytes, Error: Display> + Unpin + Send;
+
+    /// Answers one request. After an answer that changes the protocol (101), the connection is the
+    /// caller's of [`serve_http1`].
+    fn answer(
+        &self,
+        request: Request<Http1RequestBody>,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
+
+    /// Answers a head that cannot be read. `code` is for programs.
+    fn refuse_head(
+        &self,
+        status: StatusCode,
+        code: &'static str,
+        error: Http1Error,
+    ) -> Response<Self::Refusal>;
+
+    /// The line `Date` of an answer without one.
+    fn date_line(&self) -> Option<DateLine>;
+}
+
+/// The limits of a connection, besides its deadlines.
+#[derive(Clone, Copy, Debug)]
+pub struct Http1Limits {
+    /// Those of heads and trailers.
+    pub head: HeadLimits,
+    /// The longest time for which the rest of a request's body is read after its answer.
+    pub body_linger: Duration,
+}
+
+/// Serves HTTP/1.1 on `stream` until it ends, a deadline is reached, or `stop` resolves and the running
+/// exchange has ended. Returns the stream if an answer has changed its protocol.
+pub async fn serve_http1<S, A>(
+    stream: S,
+    service: &A,
+    place: &ConnectionPlace,
+    limits: Http1Limits,
+    deadlines: ConnectionDeadlines,
+    stop: impl Future<Output = ()>,
+) -> Option<RewoundStream<S>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    A: Http1Service,
+{
+    let is_closing = AtomicBool::new(false);
+    let server = Http1Server { service, limits, place, is_closing: &is_closing };
+    // Boxed once, because every future that it is moved into would hold it again.
+    let serving = Box::pin(server.serve(stream));
+    let close = |_: Pin<&mut _>| is_closing.store(true, Ordering::Relaxed);
+    serve_with_deadlines(serving, close, place, deadlines, stop).await.flatten()
+}
+
+/// One connection.
+struct Http1Server<'a, A> {
+    service: &'a A,
+    limits: Http1Limits,
+    place: &'a ConnectionPlace,
     /// Becomes true when no further request is to be served.
-    pub(crate) is_closing: &'a AtomicBool,
+    is_closing: &'a AtomicBool,
 }
 
 /// The consequence of an exchange for its connection.
 enum ExchangeEnd {
     NextRequest,
     Close,
-    WebSocket(Box<WebSocketRelay>),
+    Upgrade,
     /// The client has left, or the answer broke off: nothing more can be said.
     Cut,
 }
 
-/// A WebSocket that a connection has become.
-pub(crate) struct UpgradedConnection<S> {
-    pub(crate) relay: Box<WebSocketRelay>,
-    pub(crate) stream: S,
-    /// The bytes that came with the request.
-    pub(crate) received: BytesMut,
-}
-
-impl Http1Server<'_> {
+impl<A: Http1Service> Http1Server<'_, A> {
     /// Serves requests until the client ends the connection, or an exchange does.
-    pub(crate) async fn serve<S>(&self, stream: S) -> Option<UpgradedConnection<S>>
+    async fn serve<S>(&self, stream: S) -> Option<RewoundStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let limits = HeadLimits { bytes: self.limits.head_bytes, fields: self.limits.head_fields };
+        let limits = self.limits.head;
         let stream = Arc::new(Mutex::new(ClientStream::new(stream, limits)));
         loop {
             let mut parser = RequestHeadParser::new(limits);
@@ -109,11 +148,9 @@ impl Http1Server<'_> {
                     let _ = poll_fn(|cx| lock(&stream).poll_shutdown(cx)).await;
                     return None;
                 }
-                ExchangeEnd::WebSocket(relay) => {
+                ExchangeEnd::Upgrade => {
                     // Nobody else holds it: the request had no body.
-                    let stream = Arc::into_inner(stream)?.into_inner().ok()?;
-                    let (stream, received) = stream.into_parts();
-                    return Some(UpgradedConnection { relay, stream, received });
+                    return Some(Arc::into_inner(stream)?.into_inner().ok()?.into_rewound());
                 }
             }
         }
@@ -142,30 +179,21 @@ impl Http1Server<'_> {
         };
         lock(stream).begin_body(framing, head.awaits_continue());
         let body = match framing {
-            BodyFraming::Empty => ClientBody::Empty,
-            _ => ClientBody::Http1(Http1Body::new(stream.clone())),
-        };
-        let relay = Mutex::new(None);
-        let connection = ClientConnection {
-            peer: self.place.peer(),
-            relays: RelaySink::Single(&relay),
-            evidence: self.evidence.as_deref(),
+            BodyFraming::Empty => Http1RequestBody::empty(),
+            _ => Http1RequestBody::new(stream.clone()),
         };
         let busy = self.place.begin_exchange();
         let answered = {
             let request = build_request(head, body);
-            let mut answering = pin!(ohttp_gateway::answer(self.proxy, request, connection));
+            let mut answering = pin!(self.service.answer(request));
             poll_fn(|cx| match answering.as_mut().poll(cx) {
                 Poll::Ready(answer) => Poll::Ready(Some(answer)),
                 Poll::Pending => lock(stream).poll_departure(cx).map(|()| None),
             })
             .await
         };
-        let Some(mut answer) = answered else { return ExchangeEnd::Cut };
+        let Some(answer) = answered else { return ExchangeEnd::Cut };
         let is_upgrade = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
-        if self.replaced.is_set() && !is_upgrade {
-            answer.headers_mut().insert(header::CONNECTION, CLOSE);
-        }
         let is_kept = match self.write_answer(answer, &terms, stream, Some(busy)).await {
             Ok(is_kept) => is_kept,
             Err(error) => {
@@ -174,13 +202,12 @@ impl Http1Server<'_> {
             }
         };
         if is_upgrade {
-            let relay = relay.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-            return relay.map_or(ExchangeEnd::Cut, ExchangeEnd::WebSocket);
+            return ExchangeEnd::Upgrade;
         }
         let discard = poll_fn(|cx| lock(stream).poll_discard(cx));
         let has_rest = !lock(stream).is_at_next_head();
         let is_read = !has_rest
-            || tokio::time::timeout(self.limits.request_body_linger, discard)
+            || tokio::time::timeout(self.limits.body_linger, discard)
                 .await
                 .is_ok_and(|rest| rest == BodyRest::Read);
         if is_kept && is_read { ExchangeEnd::NextRequest } else { ExchangeEnd::Close }
@@ -196,7 +223,7 @@ impl Http1Server<'_> {
     ) -> io::Result<bool>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
-        B: Body<Data = bytes::Bytes, Error: std::fmt::Display> + Unpin,
+        B: Body<Data = Bytes, Error: Display> + Unpin,
     {
         let (head, body) = answer.into_parts();
         let length = body.size_hint().exact();
@@ -218,7 +245,7 @@ impl Http1Server<'_> {
         };
         let date = match head.headers.contains_key(header::DATE) {
             true => None,
-            false => self.proxy.date_line(),
+            false => self.service.date_line(),
         };
         let date = date.as_ref().map_or(&b""[..], DateLine::as_bytes);
         {
@@ -255,8 +282,7 @@ impl Http1Server<'_> {
             }
             _ => (StatusCode::BAD_REQUEST, "malformed_request"),
         };
-        tracing::info!(code, "request not read");
-        let answer = answer::error_response(status, code, &fault.to_string());
+        let answer = self.service.refuse_head(status, code, fault);
         let terms = ExchangeTerms {
             method: Method::GET,
             version: Version::HTTP_11,
@@ -290,7 +316,7 @@ struct OutgoingAnswer<B> {
 
 impl<B> OutgoingAnswer<B>
 where
-    B: Body<Data = bytes::Bytes, Error: std::fmt::Display> + Unpin,
+    B: Body<Data = Bytes, Error: Display> + Unpin,
 {
     /// Writes the rest. A body that fails leaves an answer without its end.
     fn poll_write<S>(
@@ -359,7 +385,7 @@ where
     }
 }
 
-fn build_request(head: RequestHead, body: ClientBody) -> Request<ClientBody> {
+fn build_request(head: RequestHead, body: Http1RequestBody) -> Request<Http1RequestBody> {
     let mut request = Request::new(body);
     *request.method_mut() = head.method;
     *request.uri_mut() = head.target;

@@ -6,12 +6,12 @@ use std::{
 };
 
 /// The line of the field, with its end.
-#[derive(Clone, Copy)]
-pub(crate) struct DateLine([u8; 37]);
+#[derive(Clone, Copy, Debug)]
+pub struct DateLine([u8; 37]);
 
 impl DateLine {
     /// The line at a time in Unix seconds. Each thread writes it anew once a second.
-    pub(crate) fn from_unix_s(unix_s: u64) -> Self {
+    pub fn from_unix_s(unix_s: u64) -> Self {
         thread_local! {
             static LATEST: RefCell<(u64, DateLine)> = const { RefCell::new((u64::MAX, DateLine([0; 37]))) };
         }
@@ -27,7 +27,8 @@ impl DateLine {
         })
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    /// The bytes of the line.
+    pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }

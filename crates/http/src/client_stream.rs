@@ -10,14 +10,17 @@ use std::{
 };
 
 use bytes::{Buf, Bytes, BytesMut};
-use confide_http::http1::{
-    BodyDecoder, BodyFraming, BodyPiece, HeadLimits, Http1Error, RequestHead, RequestHeadParser,
-    WriteQueue,
-};
 use http_body::Frame;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use crate::client_body::{BodySource, ClientBodyError};
+use crate::{
+    http1::{
+        BodyDecoder, BodyFraming, BodyPiece, HeadLimits, Http1Error, RequestHead,
+        RequestHeadParser, WriteQueue,
+    },
+    http1_request_body::{BodySource, RequestBodyFault},
+    rewound_stream::RewoundStream,
+};
 
 /// The number of bytes of heads that are read at once: most have a few hundred.
 const HEAD_READ_BYTES: usize = 2048;
@@ -74,9 +77,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> ClientStream<S> {
         }
     }
 
-    /// The stream and the bytes that were received and not read.
-    pub(crate) fn into_parts(self) -> (S, BytesMut) {
-        (self.stream, self.received)
+    /// The stream, which still returns the bytes that were received and not read.
+    pub(crate) fn into_rewound(self) -> RewoundStream<S> {
+        RewoundStream::new(self.stream, self.received)
     }
 
     /// Reads the head of the next request; `None` at the end of the connection, or once it
@@ -238,7 +241,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> BodySource for ClientStream<S> {
     fn poll_body(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, ClientBodyError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyFault>>> {
         if self.awaits_continue {
             if self.is_answered {
                 // The body does not come.

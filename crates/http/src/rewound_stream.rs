@@ -10,13 +10,15 @@ use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A stream that first returns the bytes that were read from it before.
-pub(crate) struct RewoundStream<S> {
+#[derive(Debug)]
+pub struct RewoundStream<S> {
     stream: S,
     received: BytesMut,
 }
 
 impl<S> RewoundStream<S> {
-    pub(crate) fn new(stream: S, received: BytesMut) -> Self {
+    /// A stream that first returns `received`.
+    pub fn new(stream: S, received: BytesMut) -> Self {
         Self { stream, received }
     }
 }
