@@ -106,7 +106,8 @@ class Site:
         self.renewal = threading.Lock()
         try:
             self._make_attesters()
-            pace = ["--ttft-ms", "10", "--tokens-per-second", "200"]
+            # Slow enough that the tokens stay apart while five clients keep the processors busy.
+            pace = ["--ttft-ms", "10", "--tokens-per-second", "40"]
             self.model = self._start("serve", "--engine", "sim", "--listen", "127.0.0.1:0", *pace)
             self._start_hosts()
             self._start_carriers(switches, page)
