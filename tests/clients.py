@@ -137,7 +137,7 @@ class Trial:
         assert outcome.status == 200, f"{self.client.name}: {host}: {outcome}"
         self.answers[host] += 1
         if stream:
-            assert len(outcome.pieces) > 2, f"{self.client.name}: {len(outcome.pieces)} pieces"
+            assert len(outcome.pieces) > 3, f"{self.client.name}: {len(outcome.pieces)} pieces"
         return read_text("".join(outcome.pieces), stream)
 
     def try_answers(

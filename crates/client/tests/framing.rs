@@ -10,17 +10,23 @@ use std::{
     time::Duration,
 };
 
-use confide_client::{Binding, ClientLimits};
+use confide_client::{Binding, BodyPace, ClientLimits};
 use confide_tests::framing::{
     answer_cases, check_answers, check_requests, record_requests, serve_answers,
 };
 use local::{Running, loopback};
 use site::{attester, now, server, site};
 
-/// Opens a loopback address that soon gives up on a body that is not passed on.
+/// Opens a loopback address that soon gives up on a body that is not passed on, or does not come.
 async fn impatient_loopback(attested: SocketAddr) -> Running {
-    let local_body_linger = Duration::from_millis(50);
-    loopback(attested, ClientLimits { local_body_linger, ..ClientLimits::default() }).await
+    let defaults = ClientLimits::default();
+    let pause = Duration::from_secs(2);
+    let limits = ClientLimits {
+        local_body_linger: Duration::from_millis(50),
+        request_body_pace: BodyPace { pause, ..defaults.request_body_pace },
+        ..defaults
+    };
+    loopback(attested, limits).await
 }
 
 #[tokio::test]
