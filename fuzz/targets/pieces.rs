@@ -12,8 +12,9 @@ pub struct Progress {
     pub body: Vec<u8>,
 }
 
-/// Reads messages to the end of `bytes`, which come in pieces of `step`. `parse_head` takes the next
-/// head, as a text that tells it from others, with the framing of its body.
+/// Reads messages to the end of `bytes`, which come in pieces of `step`; where that is even, small
+/// chunks of a body are joined. `parse_head` takes the next head, as a text that tells it from others,
+/// with the framing of its body.
 pub fn read_messages(
     bytes: &[u8],
     step: usize,
@@ -30,6 +31,9 @@ pub fn read_messages(
         };
         progress.heads.push(head);
         let mut decoder = BodyDecoder::new(framing, LIMITS);
+        if step.is_multiple_of(2) {
+            decoder = decoder.joining_small_chunks();
+        }
         loop {
             match decoder.decode(&mut received)? {
                 BodyPiece::Data(data) => {
