@@ -81,7 +81,7 @@ pub(crate) struct CheckedOut {
     place: RequestPlace,
 }
 
-/// Where a request gets its connection from.
+/// The source of a request's connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ConnectionSource {
     /// The pool, or a new connection if the pool has none.

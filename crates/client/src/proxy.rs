@@ -31,7 +31,7 @@ use crate::{
     pool::WebSocketAnswer,
     replica_set::ReplicaSet,
     request_body::{RequestBody, streamed_body},
-    websocket::{AttestedWebSocket, RelaySlot, WebSocketRelay},
+    websocket::{AttestedWebSocket, WebSocketSlot},
 };
 
 /// The largest number of fields of a local request's head, and of its trailers.
@@ -79,16 +79,16 @@ async fn serve_local_connection(
     closing: ClosingSignal,
 ) {
     let stream = Box::new(StallGuard::new(stream, limits.write_stall));
-    let service = LocalService { local, slot: RelaySlot::default() };
+    let service = LocalService { local, slot: WebSocketSlot::default() };
     let head = HeadLimits { bytes: limits.head_bytes, fields: REQUEST_FIELDS_MAX };
     let http = Http1Limits { head, body_linger: limits.local_body_linger };
     let idle = limits.local_idle;
     let deadlines = ConnectionDeadlines { first_request: idle, idle, grace: UNBOUNDED };
     let stop = wait_until_closing(closing);
     let upgraded = serve_http1(stream, &service, &place, http, deadlines, stop).await;
-    // The relay belongs to this task, so that an eviction or the end of the drain ends it too.
-    if let Some((stream, relay)) = upgraded.zip(service.slot.take()) {
-        Box::pin(relay.run(stream, &place, &limits)).await;
+    // The WebSocket belongs to this task, so that an eviction or the end of the drain ends it too.
+    if let Some((stream, websocket)) = upgraded.zip(service.slot.take()) {
+        Box::pin(websocket.relay(stream, &place, &limits)).await;
     }
 }
 
@@ -96,7 +96,7 @@ async fn serve_local_connection(
 struct LocalService {
     local: LocalProxy,
     /// The WebSocket that the connection becomes.
-    slot: RelaySlot,
+    slot: WebSocketSlot,
 }
 
 impl Http1Service for LocalService {
@@ -132,11 +132,11 @@ struct LocalProxy {
 }
 
 impl LocalProxy {
-    /// Answers one request. If the answer accepts a WebSocket, its relay is put into `slot`.
+    /// Answers one request. A WebSocket that the answer accepts is put into `slot`.
     async fn refuse_or_forward(
         &self,
         request: Request<Http1RequestBody>,
-        slot: &RelaySlot,
+        slot: &WebSocketSlot,
     ) -> Response<LocalBody> {
         if !self.names.matches_host_header(request.headers()) {
             let message = "Host is not this address: the request may come from a web page";
@@ -176,7 +176,7 @@ impl LocalProxy {
     async fn forward(
         &self,
         request: Request<Http1RequestBody>,
-        slot: &RelaySlot,
+        slot: &WebSocketSlot,
     ) -> Response<LocalBody> {
         let (method, version) = (request.method().clone(), request.version());
         if request.uri().path() == VERIFICATION_PATH {
@@ -256,9 +256,10 @@ fn accept_websocket(
     handshake: ClientHandshake,
     mut head: response::Parts,
     upstream: AttestedWebSocket,
-    slot: &RelaySlot,
+    slot: &WebSocketSlot,
 ) -> Response<LocalBody> {
-    slot.put(WebSocketRelay::accept(handshake, &mut head, upstream));
+    handshake.accept(&mut head);
+    slot.put(upstream);
     origin::remove_cors_headers(&mut head.headers);
     Response::from_parts(head, Either::Right(Full::default()))
 }

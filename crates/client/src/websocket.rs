@@ -5,10 +5,7 @@ use std::{
     time::Duration,
 };
 
-use confide_http::{
-    ClientHandshake, ConnectionPlace, RewoundStream, WebSocketLimits, relay_websocket,
-};
-use http::response;
+use confide_http::{ConnectionPlace, RewoundStream, WebSocketLimits, relay_websocket};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{limits::ClientLimits, remote_stream::RemoteStream, running_request::RequestPlace};
@@ -24,34 +21,18 @@ pub(crate) struct AttestedWebSocket {
     pub(crate) place: RequestPlace,
 }
 
-/// What the local client's stream is joined with.
-pub(crate) struct WebSocketRelay {
-    upstream: AttestedWebSocket,
-}
-
-/// The relay of the WebSocket that follows a local connection's HTTP, if there is one.
+/// The WebSocket that follows a local connection's HTTP, if there is one.
 #[derive(Default)]
-pub(crate) struct RelaySlot(Mutex<Option<WebSocketRelay>>);
+pub(crate) struct WebSocketSlot(Mutex<Option<AttestedWebSocket>>);
 
-impl WebSocketRelay {
-    /// The relay of a WebSocket that the attested end has accepted with `head`, which becomes the
-    /// head of the answer to the local client.
-    pub(crate) fn accept(
-        handshake: ClientHandshake,
-        head: &mut response::Parts,
-        upstream: AttestedWebSocket,
-    ) -> Self {
-        handshake.accept(head);
-        Self { upstream }
-    }
-
+impl AttestedWebSocket {
     /// Carries bytes between `client` and the attested end until the WebSocket ends; `place` is the
     /// place of the local connection.
-    pub(crate) async fn run<S>(self, client: S, place: &ConnectionPlace, limits: &ClientLimits)
+    pub(crate) async fn relay<S>(self, client: S, place: &ConnectionPlace, limits: &ClientLimits)
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let AttestedWebSocket { stream, lifetime, place: request_place } = self.upstream;
+        let Self { stream, lifetime, place: request_place } = self;
         let limits = WebSocketLimits {
             idle: limits.websocket_idle,
             write_stall: limits.write_stall,
@@ -62,14 +43,14 @@ impl WebSocketRelay {
     }
 }
 
-impl RelaySlot {
-    /// Leaves the relay for the connection, whose HTTP ends with the answer that accepts.
-    pub(crate) fn put(&self, relay: WebSocketRelay) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(relay);
+impl WebSocketSlot {
+    /// Leaves the WebSocket for the connection, whose HTTP ends with the answer that accepts.
+    pub(crate) fn put(&self, websocket: AttestedWebSocket) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(websocket);
     }
 
-    /// Takes the relay.
-    pub(crate) fn take(&self) -> Option<WebSocketRelay> {
+    /// Takes the WebSocket.
+    pub(crate) fn take(&self) -> Option<AttestedWebSocket> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

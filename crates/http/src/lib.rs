@@ -1,7 +1,8 @@
 //! The HTTP building blocks of this project's programs. For servers: admission, the accept loop,
-//! draining, a bounded queue of requests, guards against silent or stalled peers, and metrics. For
-//! proxies: hop-by-hop header fields, and whether the end of an answer is recognisable. For
-//! clients: URLs of services, work that callers share, and the choice among servers. With the feature
+//! HTTP/1.1 on one connection ([`serve_http1`]), draining, a bounded queue of requests, guards against
+//! silent or stalled peers, and metrics. For proxies: hop-by-hop header fields, and whether the end of
+//! an answer is recognisable. For clients: URLs of services, connections of HTTP/1.1
+//! ([`Http1Connection`]), work that callers share, and the choice among servers. With the feature
 //! `websocket`, proxies also carry WebSockets.
 
 mod accept;
